@@ -35,16 +35,16 @@ void wait_until(Condition condition) {
     }
 }
 
-bool write_all(int fd, const char* data, std::uint64_t bytes, std::uint64_t offset) {
+// Returns 0 or errno.
+int write_all(int fd, const char* data, std::uint64_t bytes, std::uint64_t offset) {
     while (bytes) {
         const ssize_t written = pwrite(fd, data, bytes, static_cast<off_t>(offset));
         if (written < 0 && errno == EINTR) continue;
-        if (written == 0) errno = ENOSPC;
-        if (written <= 0) return false;
+        if (written <= 0) return written ? errno : ENOSPC;
         data += written, offset += static_cast<std::uint64_t>(written),
             bytes -= static_cast<std::uint64_t>(written);
     }
-    return true;
+    return 0;
 }
 
 }  // namespace
@@ -164,19 +164,16 @@ bool ConflictResolver::rewrite(std::vector<Piece> pieces) {
             first, pieces.end(), [&](const Piece& piece) { return piece.file != first->file; });
         int error = 0;
         if (const auto descriptor = job_.handles().open_for_writing(first->file, error)) {
-            error =
-                job_.drain()
-                    .sync(first->file, descriptor->number(),
-                          [&] {
-                              for (auto piece = first; piece != end; ++piece)
-                                  if (!write_all(descriptor->number(),
-                                                 store.data(job_.local_rank(), piece->ring_offset),
-                                                 piece->end - piece->begin, piece->begin))
-                                      return errno;
-                              return 0;
-                          })
-                    .fsync_error;
-            note_modified(store, first->file, descriptor->number());
+            const int fd = descriptor->number();
+            const auto write_pieces = [&] {
+                int write_error = 0;
+                for (auto piece = first; piece != end && !write_error; ++piece)
+                    write_error = write_all(fd, store.data(job_.local_rank(), piece->ring_offset),
+                                            piece->end - piece->begin, piece->begin);
+                return write_error;
+            };
+            error = job_.drain().sync(first->file, fd, write_pieces).fsync_error;
+            note_modified(store, first->file, fd);
         }
         succeeded &= !error;
         first = end;

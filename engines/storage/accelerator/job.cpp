@@ -194,6 +194,9 @@ std::string Job::create_store() {
     if (local_rank_ == 0) {
         store_->set_phase(Phase::active);
         drain_->start(settings_.drain_lag_ms, true);
+        // Started by the first open, it would take longer than many a write. The open reports an
+        // error.
+        if (settings_.until_memory) start_background_drain(error);
     }
     PMPI_Barrier(world_);
     return {};
@@ -329,10 +332,15 @@ void Job::report_lost() const {
 }
 
 bool Job::start_background_drain(std::string& error) {
-    return storage::start_background_drain(*store_,
-                                           {settings_.drain_program, settings_.drain_threads,
-                                            settings_.drain_lag_ms, settings_.retry_s},
-                                           error);
+    const bool runs =
+        storage::start_background_drain(*store_,
+                                        {settings_.drain_program, settings_.drain_threads,
+                                         settings_.drain_lag_ms, settings_.retry_s},
+                                        error);
+    // The first error says why; later ones only that it does not run.
+    if (!runs && background_error_.empty()) background_error_ = error;
+    if (!runs) error = background_error_;
+    return runs;
 }
 
 void Job::report_no_background_drain(const std::string& error, const std::string& path) {

@@ -128,6 +128,7 @@ private:
     std::deque<ClosedFile> closed_files_;
     std::mutex lost_lock_;
     std::map<std::uint32_t, RangeSet> lost_ranges_;  // by slot
+    std::string background_error_;      // why start_background_drain() has failed first
     bool no_background_drain_ = false;  // report_no_background_drain() has printed its line
     std::vector<std::string> reported_;
 };

@@ -89,7 +89,6 @@ void note_synced(const Store& store, FileSlot& file, std::uint64_t before) {
 }
 
 void note_error(const Store& store, FileSlot& file, int error) {
-    store.superblock().write_failed = 1;
     file.error.store(static_cast<std::uint32_t>(error), std::memory_order_seq_cst);
     store.persist(&file, 3 * cache_line);
 }

@@ -28,7 +28,7 @@
 namespace assay::storage {
 
 constexpr std::uint64_t store_magic = 0x31306f6979617373;  // "ssayio01"
-constexpr std::uint32_t store_version = 7;
+constexpr std::uint32_t store_version = 8;
 constexpr std::size_t page = 4096;
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t file_slots = 4096;
@@ -89,7 +89,6 @@ struct Superblock {
     // Locks hold the process number of their owner; 0: free.
     alignas(cache_line) std::atomic<std::uint32_t> table_lock;
     alignas(cache_line) std::atomic<std::uint32_t> drain_lock;
-    std::atomic<std::uint32_t> write_failed;   // 1: a file has or had an error
     std::atomic<std::uint32_t> sync_requests;  // a futex that wakes the drain's fsyncs
     // 1: a batch was handed to the file system, and RankHead::drained follows drained_next.
     std::atomic<std::uint32_t> batch_committed;

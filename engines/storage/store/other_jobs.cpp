@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -51,8 +52,14 @@ std::vector<std::string> other_stores(const Store& own_store) {
     if (fstat(own_store.descriptor(), &own_status)) return stores;
     for (const auto& path : all) {
         if (lstat(path.c_str(), &link) || link.st_uid != geteuid()) continue;
+        // Only a link has another real path. This runs at each open.
         char real[PATH_MAX];
-        if (!realpath(path.c_str(), real) || stat(real, &info)) continue;
+        if (S_ISLNK(link.st_mode)) {
+            if (!realpath(path.c_str(), real) || stat(real, &info)) continue;
+        } else {
+            std::snprintf(real, sizeof real, "%s", path.c_str());
+            info = link;
+        }
         const bool store = S_ISREG(info.st_mode) ? info.st_uid == geteuid() : S_ISCHR(info.st_mode);
         if (store && (info.st_ino != own_status.st_ino || info.st_dev != own_status.st_dev))
             stores.emplace_back(real);

@@ -169,8 +169,7 @@ void Store::begin_job(const std::string& job) {
     block.clock_offset =
         (realtime.tv_sec - steady.tv_sec) * 1'000'000'000 + realtime.tv_nsec - steady.tv_nsec;
     block.drain_requests = block.table_lock = block.drain_lock = block.sync_requests =
-        block.write_failed = block.batch_committed = block.background = block.background_requests =
-            0;
+        block.batch_committed = block.background = block.background_requests = 0;
     block.background_state = BackgroundState::none;
     note_alive();
     for (std::size_t k = 0; k < shared_pointer_slots; ++k)

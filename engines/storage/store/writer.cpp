@@ -33,6 +33,9 @@ constexpr std::uint64_t memory_check_period_ns = 250'000'000;  // between checks
 constexpr unsigned leader_check_period = 200;  // polls between checks of the leader, which make
                                                // system calls
 constexpr std::uint64_t drain_poll_ns = 50'000, retry_poll_ns = 10'000'000;
+// How long a writer waits for the leader's threads before it drains and calls fsync itself. They
+// may not have started, or they may be slower.
+constexpr std::uint64_t help_after_ns = 1'000'000'000;
 // How long a writer waits for a file that cannot be written; the drain retries it every second.
 constexpr std::uint64_t error_wait_limit_ns = 3'000'000'000;
 
@@ -195,7 +198,8 @@ void Writer::evict_first(const Record& oldest, std::uint64_t position) {
 // failed, the next one tries only once.
 bool Writer::wait_for_space() {
     const std::uint64_t first = head_.first_record.load();
-    const std::uint64_t deadline = store_.now() + (last_wait_failed_ ? 0 : error_wait_limit_ns);
+    const std::uint64_t begin = store_.now();
+    const std::uint64_t deadline = begin + (last_wait_failed_ ? 0 : error_wait_limit_ns);
     unsigned polls = 0;
     for (std::uint64_t poll_ns = drain_poll_ns;; sleep_ns(poll_ns)) {
         store_.request_drain();
@@ -217,7 +221,7 @@ bool Writer::wait_for_space() {
             }
         }
         if (drain_ && ++polls % leader_check_period == 0 &&
-            store_.has_ended(store_.head(0).pid.load())) {
+            (store_.now() > begin + help_after_ns || store_.has_ended(store_.head(0).pid.load()))) {
             while (drain_->step(drain_batch) == Drain::Step::moved) {
             }
             drain_->sync_all();

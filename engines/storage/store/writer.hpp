@@ -58,7 +58,7 @@ public:
     void release_drained();
 
     // The drain of this process. The writer uses it for data that the leader's drain cannot write,
-    // and when the leader has ended.
+    // when the leader has ended, and when its threads free no space for a second.
     void set_drain(Drain* drain) { drain_ = drain; }
 
     // Called before an eviction of the records [first, end), which are durable. Returns the number

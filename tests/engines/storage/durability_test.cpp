@@ -122,6 +122,26 @@ TEST_CASE("data leave the ring after fsync, not before, and none is lost when fs
     job.store->remove();
 }
 
+TEST_CASE("a writer with a full ring drains and syncs itself if no thread does") {
+    Job job(tiny_store);
+    {
+        Writer writer(*job.store, 0);
+        FileHandles handles(*job.store, 0);
+        handles.hold(job.slot, std::make_shared<const Descriptor>(
+                                   open(job.path.c_str(), O_RDWR | O_CLOEXEC)));
+        Drain drain(*job.store, handles, 1);
+        writer.set_drain(&drain);
+        std::uint64_t offset = 0;
+        const std::string data = contents_of_block(0);
+        while (!job.store->head(0).first_record.load()) {
+            REQUIRE(write_block(*job.store, writer, job.slot, offset, data.data(), block));
+            offset += block;
+        }
+        CHECK(job.file().durable.load() > 0);
+    }
+    job.store->remove();
+}
+
 TEST_CASE("the background drain writes again what a failed fsync has lost") {
     Job job(tiny_store);
     FileOnMedium medium(job.path);

@@ -142,6 +142,18 @@ def test_the_job_writes_the_file_if_its_drain_is_killed(tmp_path: Path, shm: Pat
     assert has_blocks(tmp_path / "data", 1) and list(shm.iterdir()) == []
 
 
+@mpis
+def test_the_background_drain_starts_with_the_job(mpi: str, tmp_path: Path, shm: Path) -> None:
+    """No open waits for it. This job opens no file for writing, and its drain ends with it."""
+    script = tmp_path / "drain.sh"
+    script.write_text(f'#!/bin/sh\ntouch {tmp_path}/started\nexec {STORE_TOOL} "$@"\n')
+    script.chmod(0o755)
+    settings = MEMORY | {"ASSAY_IO_REQUIRE": "0", "ASSAY_IO_DRAIN_PROGRAM": str(script)}
+    check_passed(run_case(mpi, "read-proc", tmp_path, shm, **settings), "read-proc")
+    assert (tmp_path / "started").exists()
+    wait_for_end(shm)
+
+
 def test_the_job_writes_the_file_if_its_drain_cannot_start(tmp_path: Path, shm: Path) -> None:
     settings = MEMORY | NEVER_DRAIN | {"ASSAY_IO_DRAIN_PROGRAM": "/bin/false"}
     result = run_case("mpich", "closed", tmp_path, shm, **settings)
