@@ -95,7 +95,7 @@ def pass_messages(process: subprocess.Popen[bytes]) -> str | None:
             sys.stderr.buffer.write(line)
             sys.stderr.buffer.flush()
     text = b"".join(kept).decode(errors="replace")
-    if process.wait() == 0:
+    if process.wait() == 0 and "/CRITICAL]" not in text:  # smpirun ends with 0 after a deadlock
         sys.stderr.write(text)
         return None
     return complaint(text)

@@ -89,12 +89,17 @@ def test_a_complaint_of_simgrid_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "status, problem", [(134, "SimGrid failed: Uncaught exception std::out_of_range: Bad key"), (0, None)]
+    "status, level, problem",
+    [
+        (134, "CRITICAL", "SimGrid failed: Uncaught exception std::out_of_range: Bad key"),
+        (0, "CRITICAL", "SimGrid failed: Uncaught exception std::out_of_range: Bad key"),
+        (0, "ERROR", None),
+    ],
 )
 def test_only_a_failed_run_keeps_simgrids_words_back(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], status: int, problem: str | None
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], status: int, level: str, problem: str | None
 ) -> None:
-    (tmp_path / "words").write_text(f"the program's\n{ABORT}")
+    (tmp_path / "words").write_text(f"the program's\n{ABORT.replace('CRITICAL', level)}")
     command = ["sh", "-c", f"cat {tmp_path}/words >&2; exit {status}"]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         assert pass_messages(process) == problem
