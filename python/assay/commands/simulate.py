@@ -17,7 +17,8 @@ from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch import simulator
 from assay.launch.placement import HERE
-from assay.launch.simulator import Simulator, computing, platform_hosts
+from assay.launch.platforms import computing, platform_hosts
+from assay.launch.simulator import Simulator, pass_messages
 from assay.measure.saturation import SaturationRequest
 from assay.model.study import Effort
 from assay.model.what_if import change_platform
@@ -198,12 +199,16 @@ def _simulate_program(
     _print_computing_speed(args.compute)
     if args.verbose:
         print("+ " + " ".join(command), file=sys.stderr)
-    with subprocess.Popen(command) as process:  # its input and output are the user's; Ctrl-C reaches it too
+    # Its input and output are the user's; Ctrl-C reaches it too.
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         try:
-            status = process.wait()
+            problem = pass_messages(process)
         except KeyboardInterrupt:  # SIGTERM reaches Assay alone
             process.terminate()
             raise
+    if problem is not None:
+        raise UserError(problem, f"see {args.platform}, or --cfg")
+    status = process.returncode
     return 128 - status if status < 0 else status
 
 

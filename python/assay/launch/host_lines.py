@@ -22,6 +22,15 @@ from assay.errors import UserError
 SLOT_KEYS = ("slots", "max_slots", "max-slots", "cpu", "cpus", "count")
 _SLOTS = re.compile(r"([^:,]+|\[[^\]]*:[^\]]*\]):(\d+)")
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?)\]")
+OTHER_FILES = (
+    (re.compile(r"rank\s+\S+\s*="), "a rank file of Open MPI"),
+    (re.compile(r"\[[A-Za-z_][\w:-]*\]$|\S+\s.*\bansible_\w+="), "an inventory of Ansible"),
+    (re.compile(r"-\s|\w+:$"), "a list in YAML"),
+    (
+        re.compile(r"[0-9]+(\.[0-9]+){3}(\s+[A-Za-z][^\s=]*)+$"),
+        "an address and names, as in /etc/hosts",
+    ),
+)
 ONE_A_LINE = "write a host or a node set a line"
 
 
@@ -33,8 +42,9 @@ class HostLine(NamedTuple):
 def parse_line(text: str, where: str) -> HostLine:
     """A line without comment and outer blanks. ``where``: file and line for UserError."""
     first, *others = text.split()
-    if first == "rank" and "=" in text:
-        raise UserError(f"{where} '{text[:60]}': a rank file of Open MPI", ONE_A_LINE)
+    other_file = next((name for pattern, name in OTHER_FILES if pattern.match(text)), None)
+    if other_file is not None:
+        raise UserError(f"{where} '{text[:60]}': {other_file}", ONE_A_LINE)
     if len(others) == 3 and others[0].isdigit():  # Grid Engine
         return HostLine(without_brackets(first), True)
     for other in others:

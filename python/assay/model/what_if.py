@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay.errors import UserError
-from assay.launch.simulator import expand_radical, platform_hosts
+from assay.launch.platforms import expand_radical, platform_hosts, read_platform
 from assay.model.platform import HEADER
+from assay.records.foreign import is_plain
 
 
 def change_platform(path: Path, hosts: int | None, settings: Sequence[str], folder: Path) -> Path:
@@ -21,15 +22,15 @@ def change_platform(path: Path, hosts: int | None, settings: Sequence[str], fold
     The file itself where nothing changes, else a changed copy in ``folder``.
     """
     count = len(platform_hosts(path))
-    if not settings and (hosts is None or hosts <= count):
+    if not settings and (hosts is None or hosts <= count) and is_plain(path):
         return path
-    tree = ET.parse(path)
+    root = read_platform(path)
     for setting in settings:
-        _set(tree.getroot(), setting)
+        _set(root, setting)
     if hosts is not None and hosts > count:
-        _grow(tree.getroot(), path, hosts, count)
-    changed = folder / path.name
-    changed.write_text(HEADER + ET.tostring(tree.getroot(), encoding="unicode") + "\n")
+        _grow(root, path, hosts, count)
+    changed = folder / "platform.xml"
+    changed.write_text(HEADER + ET.tostring(root, encoding="unicode") + "\n")
     return changed
 
 
@@ -54,7 +55,7 @@ def _set(root: ET.Element, setting: str) -> None:
 
 
 def _grow(root: ET.Element, path: Path, host_count: int, count: int) -> None:
-    clusters = [node for node in root.iter("cluster")]
+    clusters = [node for node in root.iter() if node.tag in ("cluster", "cabinet")]
     if not clusters:
         raise UserError(
             f"{path} has {count} hosts, each with its own links: it cannot be enlarged",

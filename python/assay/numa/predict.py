@@ -35,7 +35,7 @@ Placement = Callable[[int, int, int], Numbers]
 @dataclass(frozen=True)
 class Prediction:
     """Remote shares by placement: "first touch" as the program does it, "parallel first touch", "interleave", and
-    "node N" for nodes of memory alone. ``objects``: the same of each object, by name."""
+    "node N" for nodes of memory alone that hold all of it. ``objects``: the same of each object, by name."""
 
     shares: dict[str, float]
     objects: dict[str, dict[str, float]]
@@ -60,10 +60,12 @@ def predict(recordings: Sequence[Profile], topology: Topology, spread: bool = Fa
         "parallel first touch": _by_main_user(parts, homes, topology),
         "interleave": _interleaved(topology),
     }
-    for node in topology.memory_nodes:
-        placements[f"node {node}"] = _on_node(node, topology)
-    as_it_is = placements["first touch"]
     movable = {number for number, row in main.recording.objects.items() if row.kind in PLACEABLE_KINDS}
+    pages = sum(row.pages for row in main.recording.touches if row.object in movable)
+    for node in topology.memory_nodes:
+        if topology.memory[node] == 0 or topology.memory[node] >= pages * main.recording.process.page_bytes:
+            placements[f"node {topology.numbers[node]}"] = _on_node(node, topology)
+    as_it_is = placements["first touch"]
     sums: dict[str, dict[int, list[float]]] = {}
     for name, placement in placements.items():
         by_object: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -169,7 +171,9 @@ def _first_touch(profile: Profile, homes: dict[int, int], topology: Topology) ->
         if row.policy in INTERLEAVED:
             others[key] += row.pages / count
         elif row.policy in FIXED and row.page_node != NOWHERE:
-            others[key][row.page_node % count] += row.pages
+            numbers = topology.numbers
+            is_there = row.page_node in numbers
+            others[key][numbers.index(row.page_node) if is_there else row.page_node % count] += row.pages
         elif row.thread in homes:
             touched[key][row.thread] += row.pages
     accesses: dict[tuple[int, int], dict[int, Numbers]] = defaultdict(

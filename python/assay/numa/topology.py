@@ -21,9 +21,12 @@ MAX_OBJECTS = 1 << 16
 @dataclass(frozen=True)
 class Topology:
     """``processors``: for each node the processors to which it is the closest. A node without processors holds memory
-    alone."""
+    alone. ``numbers``: those of the nodes, ascending; ``memory``: their bytes,
+    0 where the string does not say."""
 
     processors: tuple[tuple[int, ...], ...]
+    numbers: tuple[int, ...]
+    memory: tuple[int, ...]
 
     def node_of(self, processor: int) -> int:
         return next(node for node, members in enumerate(self.processors) if processor in members)
@@ -43,18 +46,24 @@ def synthetic(text: str) -> Topology:
     if len(text) > MAX_LENGTH or size > MAX_OBJECTS or re.search(r"\d{10}|\0", text):
         raise UserError(f"the topology '{text[:60]}' is too large", f"at most {MAX_OBJECTS} processors")
     nodes = [
-        (int(node.attrib["os_index"]), _members(node.attrib["cpuset"]))
+        (
+            int(node.attrib["os_index"]),
+            _members(node.attrib["cpuset"]),
+            int(node.attrib.get("local_memory", "0")),
+        )
         for node in ElementTree.fromstring(_xml(text)).iter("object")
         if node.attrib.get("type") == "NUMANode"
     ]
     closest: dict[int, tuple[int, int]] = {}  # by processor: how many share the node, the node
-    for number, (_, members) in enumerate(sorted(nodes)):
+    nodes.sort()
+    for number, (_, members, _) in enumerate(nodes):
         for processor in members:
             closest[processor] = min(closest.get(processor, (len(members), number)), (len(members), number))
     processors: list[list[int]] = [[] for _ in nodes]
     for processor, (_, number) in sorted(closest.items()):
         processors[number].append(processor)
-    return Topology(tuple(tuple(of_node) for of_node in processors))
+    numbers, _, memory = zip(*nodes, strict=True)
+    return Topology(tuple(tuple(of_node) for of_node in processors), numbers, memory)
 
 
 def _members(mask: str) -> list[int]:

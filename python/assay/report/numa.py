@@ -280,10 +280,12 @@ def show_numa_comparison(
         console.print(Text(f"no function differs in: {METRICS[metric]}"))
 
 
-def show_prediction(console: Console, prediction: Prediction, nodes: Sequence[str], emulated: int) -> None:
-    """Prints the predicted remote shares. ``nodes``: the processors of each, empty for a node with memory alone.
+def show_prediction(
+    console: Console, prediction: Prediction, nodes: Mapping[int, str], emulated: int
+) -> None:
+    """Prints the predicted remote shares. ``nodes``: the processors of each number, empty for a node with memory alone.
     ``emulated``: the number of emulated nodes of the recording, 0 for real ones."""
-    shown = ", ".join(f"{k} ({processors or 'memory alone'})" for k, processors in enumerate(nodes))
+    shown = ", ".join(f"{k} ({processors or 'memory alone'})" for k, processors in nodes.items())
     console.print(f"nodes         {shown}", soft_wrap=True)
     if prediction.recorded is not None:
         marked = f" on {emulated} emulated nodes" if emulated else ""

@@ -79,6 +79,8 @@ def test_an_ior_command_line_of_a_script_keeps_its_sizes() -> None:
         ("-w -u", "-u is not supported: a folder for each file"),
         ("-f script", "-f is not supported: a script of IOR"),
         ("mpirun -np 4 ior -w", "'mpirun': Assay starts the ranks itself"),
+        ("-w -zz", "-z twice is not supported: random offsets that may overlap"),
+        ("-C -C -w", "-C twice is not supported: a shift by several ranks"),
         ("-b 1.5g", "'1.5g' is no number of IOR"),
         ("-t 0", "a size of '0' is not possible"),
     ],

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from assay.errors import UserError
 from assay.judge import Vocabulary, load_specification
 from assay.launch.hosts import parse_hosts, read_hosts
-from assay.launch.simulator import expand_radical, platform_hosts
+from assay.launch.platforms import expand_radical, platform_hosts
 from assay.measure.workload import load_workload
 from assay.profile.heap import load_profile
 from assay.profile.sources import load_sources
@@ -139,5 +139,5 @@ def test_undamaged_seeds_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("encoding", ["no-such", "utf-32"])
 def test_a_platform_in_an_unknown_encoding_is_refused(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "x.xml").write_text(f'<?xml version="1.0" encoding="{encoding}"?><platform/>')
-    with pytest.raises(UserError, match=r"not XML|no host"):
+    with pytest.raises(UserError, match=r"is not known|not utf-32"):
         platform_hosts(tmp_path / "x.xml")

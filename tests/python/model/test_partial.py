@@ -12,7 +12,7 @@ from planted_network import PlantedNetwork, linear_time
 from assay.cli import main
 from assay.errors import UserError
 from assay.launch import simulator
-from assay.launch.simulator import platform_hosts
+from assay.launch.platforms import platform_hosts
 from assay.model.fit import Model, fit
 from assay.model.network import Network
 from assay.model.platform import build, write_platform

@@ -11,7 +11,7 @@ from test_calls import write_planted
 from assay.cli import main
 from assay.errors import UserError
 from assay.launch import simulator
-from assay.launch.simulator import computing
+from assay.launch.platforms import computing
 from assay.model.fit import fit
 from assay.model.platform import build
 from assay.records.schema import AnyRecord, Context, Subject
@@ -86,16 +86,18 @@ def test_a_compute_factor_is_relative_to_the_first_host(
     speed: str, faster: float, host_speed: float, tmp_path: Path
 ) -> None:
     path = tmp_path / "p.xml"
-    path.write_text(f'<platform><host id="a" speed="{speed}"/><host id="b" speed="9Gf"/></platform>')
+    path.write_text(
+        f'<platform version="4.1"><host id="a" speed="{speed}"/><host id="b" speed="9Gf"/></platform>'
+    )
     (simulated, calibrated) = computing(path, faster)
     assert simulated == "--cfg=smpi/simulate-computation:yes"
     assert float(calibrated.removeprefix("--cfg=smpi/host-speed:").removesuffix("f")) == host_speed
 
 
-@pytest.mark.parametrize("speed", ["fast", "0f", "", "1Zf"])
+@pytest.mark.parametrize("speed", ["fast", "0f", "", "1Qf"])
 def test_a_bad_host_speed_is_one_line(speed: str, tmp_path: Path) -> None:
     path = tmp_path / "p.xml"
-    path.write_text(f'<platform><host id="a" speed="{speed or "f"}"/></platform>')
+    path.write_text(f'<platform version="4.1"><host id="a" speed="{speed or "f"}"/></platform>')
     with pytest.raises(UserError, match="the speed"):
         computing(path, 1.0)
     assert computing(path, 0.0) == ["--cfg=smpi/simulate-computation:no"]

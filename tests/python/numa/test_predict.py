@@ -74,6 +74,23 @@ def test_a_node_of_memory_alone_is_remote_to_all_threads() -> None:
     assert prediction.shares["interleave"] == pytest.approx(2 / 3)
 
 
+def test_nodes_have_the_numbers_of_the_string() -> None:
+    topology = synthetic("pack:2 numa:2(indexes=8,7,5,6) core:1 pu:2(indexes=0,4,2,6,1,3,5,7)")
+    assert topology.numbers == (5, 6, 7, 8)
+    assert topology.processors == ((1, 3), (5, 7), (2, 6), (0, 4))
+    mixed = synthetic("[numa(memory=64GiB)] pack:2 [numa(indexes=7,3,4)] pu:2")
+    assert mixed.numbers == (3, 4, 7) and mixed.memory_nodes == [1]
+    assert "node 4" in predict([planted_profile(threads=4)], mixed).shares
+
+
+def test_a_node_that_does_not_hold_the_heap_is_not_offered() -> None:
+    profile = planted_profile(threads=4)
+    size = sum(row.pages for row in profile.recording.touches) * profile.recording.process.page_bytes
+    fits = predict([profile], synthetic(f"[numa(memory={size})] pack:2 [numa] pu:2")).shares
+    small = predict([profile], synthetic(f"[numa(memory={size - 4096})] pack:2 [numa] pu:2")).shares
+    assert fits.keys() - small.keys() == {"node 2"}
+
+
 def test_threads_that_are_not_bound_are_spread() -> None:
     prediction = predict([planted_profile(threads=4, nodes=1, bound=False)], synthetic("numa:4 pu:2"))
     assert prediction.shares["first touch"] == pytest.approx(3 / 4 * USES_PER_NUMBER / (USES_PER_NUMBER + 1))

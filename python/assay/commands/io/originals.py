@@ -133,6 +133,27 @@ class _Refused(argparse.Action):
         parser.error(f"{option} is not supported: {IOR_REFUSED[option]}")
 
 
+# Flags that IOR counts: given twice they mean something else.
+IOR_TWICE = {
+    "-z": "random offsets that may overlap", "-Z": "shuffled ranks", "-C": "a shift by several ranks",
+}  # fmt: skip
+
+
+class _Once(argparse.Action):
+    """A flag of ``IOR_TWICE``."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if getattr(namespace, self.dest, False):
+            parser.error(f"{option_string} twice is not supported: {IOR_TWICE[self.option_strings[0]]}")
+        setattr(namespace, self.dest, True)
+
+
 class _Directives(argparse.Action):
     """-O: sets the parameter of each directive, in the order of the command line."""
 
@@ -160,7 +181,7 @@ def ior(arguments: Sequence[str]) -> OriginalOptions:
         switches = ("reorder", "read_own", "fsync", "check_write", "write", "read")
         sweep: dict[str, Scalar] = {"transfer": "4096,32768,262144,1048576", "block": 32 << 20}
         return OriginalOptions({**sweep, **dict.fromkeys(switches, True)})
-    parsed = vars(_ior_parser().parse_args(without_program(arguments, "ior")))
+    parsed = vars(_ior_parser().parse_args(without_program(arguments, "ior", "IOR")))
     for name in ("api", "verbose", "reference"):
         parsed.pop(name, None)
     if parsed["block"] % parsed["transfer"]:
@@ -176,7 +197,10 @@ def _ior_parser() -> argparse.ArgumentParser:
     for option, (name, read) in IOR_VALUES.items():
         parser.add_argument(option, dest=name, type=read)
     for option, name in IOR_FLAGS.items():
-        parser.add_argument(option, dest=name, action="store_true")
+        if option in IOR_TWICE:
+            parser.add_argument(option, dest=name, action=_Once, nargs=0, default=False)
+        else:
+            parser.add_argument(option, dest=name, action="store_true")
     parser.add_argument("-O", dest="directives", action=_Directives)
     # Assay's records are complete at any verbosity. -A is a number that IOR prints.
     for option in IOR_ACCEPTED:

@@ -67,7 +67,10 @@ def predict_share(args: argparse.Namespace) -> int:
         show_prediction(
             console(),
             prediction,
-            [format_processors(processors) for processors in topology.processors],
+            {
+                number: format_processors(processors)
+                for number, processors in zip(topology.numbers, topology.processors, strict=True)
+            },
             emulated,
         )
     return EXIT_PASS
@@ -76,6 +79,7 @@ def predict_share(args: argparse.Namespace) -> int:
 def _as_json(prediction: Prediction, topology: Topology) -> dict[str, object]:
     return {
         "nodes": [list(processors) for processors in topology.processors],
+        "numbers": list(topology.numbers),
         "recorded": prediction.recorded,
         "predicted": prediction.shares,
         "objects": prediction.objects,

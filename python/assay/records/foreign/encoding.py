@@ -72,7 +72,7 @@ def _decoded(path: Path, chunks: Iterator[bytes], name: str) -> Iterator[bytes]:
             yield decoder.decode(chunk).encode()
         yield decoder.decode(b"", final=True).encode()
     except UnicodeError:
-        raise UserError(f"{path}: not {name}, although it begins so", "convert it: iconv -t UTF-8") from None
+        raise UserError(f"{path}: not {name}, although it says so", "convert it: iconv -t UTF-8") from None
 
 
 def _as_utf8(chunks: Iterator[bytes]) -> Iterator[bytes]:
