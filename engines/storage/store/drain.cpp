@@ -228,15 +228,19 @@ Drain::SyncResult Drain::sync(std::uint32_t file, int fd, const std::function<in
     for (bool is_covered = false; !result.error() && !is_covered;) {
         if (before && step(small_batch) != Step::moved) pause_us(20);
         bool has_written_all = false;
+        std::uint32_t repeats = 0;
         with_lock([&] {
             before = storage::written_before(store_, file);
             has_written_all = !slot.error.load();
+            repeats = slot.repeats.load();
         });
         result.fsync_error = call_fsync(fd);
         if (result.fsync_error) break;
         with_lock([&] {
             note_synced(store_, slot, before);
-            if (has_written_all) slot.repeats_unsettled = 0;
+            // What is not settled may have to be written again only since this fsync began.
+            if (has_written_all && !slot.error.load() && slot.repeats.load() == repeats)
+                slot.repeats_unsettled = 0;
             result.write_error = static_cast<int>(slot.error.load());
             is_covered = slot.durable.load() >= promised;
         });

@@ -6,6 +6,8 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "durability/durability.hpp"
@@ -269,6 +271,53 @@ void write_conflicting_blocks(bool rename_it) {
 void contested() { write_conflicting_blocks(false); }
 void contested_and_renamed() { write_conflicting_blocks(true); }
 
+// The second rank overwrites a block of the first one. Close fails on the node of the first rank,
+// which writes its data again at the end; the other node has closed the file successfully.
+void contested_by_a_retry() {
+    MPI_File file = open_file("data");
+    write_block(file, 1);
+    if (rank == 0) write_block(file, 1, 1);
+    barrier();
+    const auto newer = block_of(2, 0);
+    if (rank == 1)
+        EXPECT(MPI_File_write_at(file, MPI_Offset{size} * block * 4, newer.data(), block, MPI_INT,
+                                 MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    set_fault(true);
+    print_code("close", MPI_File_close(&file));
+}
+
+MPI_File open_until(const char* level) {
+    MPI_File file = MPI_FILE_NULL;
+    MPI_Info info = MPI_INFO_NULL;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "assay_io_until", level);
+    EXPECT(MPI_File_open(MPI_COMM_WORLD, path("data").c_str(), read_write_create, info, &file) ==
+           MPI_SUCCESS);
+    MPI_Info_free(&info);
+    return file;
+}
+
+// A file is closed at level memory. While the fsync of the background drain waits, and then fails,
+// it is written again at level file.
+void levels_mixed() {
+    set_fault(true);
+    MPI_File file = open_until("memory");
+    write_block(file, 1);
+    close_file(file);
+    on_first_rank([] {
+        const std::string log = std::getenv("FAULTY_FS_LOG");
+        for (std::string text; text.find(" syncing ") == std::string::npos; usleep(1000)) {
+            std::ifstream in(log);
+            text.assign(std::istreambuf_iterator<char>(in), {});
+        }
+    });
+    file = open_until("file");
+    write_block(file, 2);
+    set_fault(false);
+    print_code("sync", MPI_File_sync(file));
+    print_code("close", MPI_File_close(&file));
+}
+
 // Every rank writes and dies.
 void abandoned() {
     MPI_File file = open_file("data");
@@ -304,5 +353,7 @@ const std::vector<Case> fault_cases = {{"closed", closed},
                                        {"read-error", read_error},
                                        {"contested", contested},
                                        {"contested-and-renamed", contested_and_renamed},
+                                       {"contested-by-a-retry", contested_by_a_retry},
+                                       {"levels-mixed", levels_mixed},
                                        {"abandoned", abandoned},
                                        {"two-abandoned", two_abandoned}};

@@ -5,6 +5,7 @@
 //     FAULTY_FS=CALL:ERRNO,...  these calls fail; CALL is open, read, write or sync
 //     FAULTY_FS=CALL:SLEEPn     these calls take n ms longer
 //     FAULTY_FS=CALL:HOLD       these calls wait until PATH is removed
+//     FAULTY_FS=CALL:HOLDERRNO  they wait, and then fail
 //     FAULTY_FS=readdir:HIDE    listings of a directory leave the files out
 //     FAULTY_FS_TYPE=HEX        the files are on a file system of this type, see statfs(2)
 //     FAULTY_FS_WHILE=PATH      faults occur only while PATH exists
@@ -90,14 +91,15 @@ int planted_errno(const std::string& call) {
     if (*condition && access(condition, F_OK)) return 0;
     if (*condition && *environment_variable("FAULTY_FS_ONCE") && unlink(condition)) return 0;
     const auto begin = rule + call.size() + 2;
-    const std::string name = rules.substr(begin, rules.find(',', begin) - begin);
+    std::string name = rules.substr(begin, rules.find(',', begin) - begin);
     if (name.starts_with("SLEEP")) {
         usleep(static_cast<useconds_t>(std::atoi(name.c_str() + 5)) * 1000);
         return 0;
     }
-    if (name == "HOLD") {
+    if (name.starts_with("HOLD")) {
         while (!access(condition, F_OK)) usleep(5000);
-        return 0;
+        if (name == "HOLD") return 0;
+        name.erase(0, 4);
     }
     for (const auto& [errno_name, value] : errno_names)
         if (name == errno_name) return value;

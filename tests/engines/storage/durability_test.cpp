@@ -332,6 +332,36 @@ TEST_CASE(
     job.store->remove();
 }
 
+TEST_CASE("an fsync during which unsettled data are to be written again does not cover them") {
+    Job job;
+    FileOnMedium medium(job.path);
+    Writer writer(*job.store, 0);
+    const FileHandles handles(*job.store);
+    Drain drain(*job.store, handles, 1);
+    REQUIRE(write_block(*job.store, writer, job.slot, 0, "abc", 3));
+    drain.finish(0, 1);
+    drain.sync_all();
+    bool is_first = true, repeats = false;
+    SUBCASE("they are written after it") {}
+    SUBCASE("they are written meanwhile") { repeats = true; }
+    medium.before_sync = [&] {
+        if (!std::exchange(is_first, false)) return;
+        std::ofstream(job.path, std::ios::binary) << "xxx";  // older bytes of another node
+        drain.repeat_unsettled(job.slot);
+        if (repeats) CHECK(drain.retry(job.slot) == 0);
+    };
+    const int fd = open(job.path.c_str(), O_RDWR | O_CLOEXEC);
+    drain.sync(job.slot, fd);
+    CHECK(!may_remove(*job.store));
+    CHECK(drain.retry(job.slot) == 0);
+    CHECK(needs_sync(job.file()));
+    drain.sync_all();
+    CHECK(may_remove(*job.store));
+    CHECK(read_contents(job.path) == "abc");
+    close(fd);
+    job.store->remove();
+}
+
 TEST_CASE("an fsync in which a process was killed counts as failed") {
     Job job;
     FileOnMedium medium(job.path);

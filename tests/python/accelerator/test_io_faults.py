@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from background import faulty_drain, wait_for_end
 from durability import (
     BLOCK_BYTES,
     FAULTY_FS,
@@ -19,6 +20,7 @@ from durability import (
     assay_io_run,
     check_passed,
     error_classes,
+    expected_block,
     fault_settings,
     has_blocks,
     kept_store,
@@ -287,6 +289,42 @@ def test_a_failed_fsync_is_an_error(mpi: str, ranks_per_node: str, tmp_path: Pat
     for store in shm.iterdir():
         assert str(store) in result.stderr and str(tmp_path / "data") in result.stderr
     assert len(list(shm.iterdir())) == (2 if ranks_per_node == "1" else 1)
+
+
+@mpis
+def test_a_released_file_gets_its_newer_bytes_again(mpi: str, tmp_path: Path, shm: Path) -> None:
+    """One node's fsync fails, so it writes older bytes again after the close. The other node's close has released its
+    descriptor."""
+    log = tmp_path / "log"
+    settings = {"WHILE": str(tmp_path / "fault"), "ONCE": "1", "RANK": "0", "LOG": str(log)}
+    faults = fault_settings(tmp_path, "sync:EIO", **settings)
+    env = {"ASSAY_IO_RANKS_PER_NODE": "1", **NEVER_DRAIN}
+    result = run_case(mpi, "contested-by-a-retry", tmp_path, shm, faults=faults, **env)
+    check_passed(result, "contested-by-a-retry")
+    assert set(error_classes(result, "close")) == {"io"}, result.stdout
+    calls = read_log(log)
+    failed = next(k for k, (_, call, _) in enumerate(calls) if call == "failed")
+    newer = [(call, number) for process, call, number in calls[failed:] if process != calls[failed][0]]
+    assert sum(number for call, number in newer if call == "wrote") == BLOCK_BYTES, calls
+    assert newer[-1][0] == "synced" and list(shm.iterdir()) == []
+    with (tmp_path / "data").open("rb") as data:
+        data.seek(SHARED_BYTES)
+        assert data.read(BLOCK_BYTES) == expected_block(2, 0)
+
+
+@mpis
+def test_data_that_are_not_durable_do_not_come_over_later_ones(mpi: str, tmp_path: Path, shm: Path) -> None:
+    """Closed at level memory, reopened at level file: the store writes its data again after a failed fsync, so later
+    data must not have gone past it."""
+    faults = fault_settings(
+        tmp_path, "sync:HOLDEIO", WHILE=str(tmp_path / "fault"), LOG=str(tmp_path / "log")
+    )
+    env = {"ASSAY_IO_DIRECT": "1", **faulty_drain(tmp_path, faults)}
+    result = run_case(mpi, "levels-mixed", tmp_path, shm, faults=faults, **env)
+    check_passed(result, "levels-mixed")
+    assert set(error_classes(result, "close")) == {"success"}, result.stdout
+    wait_for_end(shm)
+    assert has_blocks(tmp_path / "data", 2)
 
 
 # ---- a disk that is full, below a file system that is not
