@@ -103,6 +103,20 @@ def test_equal_backpressure_is_no_finding() -> None:
     assert findings_of(PlantedEventRun(backpressure_s=backpressure_s).records(), "event_backpressure") == []
 
 
+def test_filter_units_that_all_wait_for_are_the_limit() -> None:
+    def waits(seconds: float, waiting_for: str) -> list[Finding]:
+        run = PlantedEventRun(backpressure_s={host: seconds + k for k, host in enumerate(HOSTS)})
+        records = run.records()
+        for record in records:
+            if getattr(record, "metric", "") == "backpressure":
+                record.params["waiting_for"] = waiting_for
+        return findings_of(records, "event_backpressure")
+
+    (finding,) = waits(45.0, "filter")
+    assert "filter units are the limit" in finding.cause and "--filter-rate" in finding.fix
+    assert waits(20.0, "filter") == waits(45.0, "credits") == []
+
+
 def test_building_below_the_networks_rate_is_advice() -> None:
     records = PlantedEventRun().records() + network_records(HOSTS, 2 * RATE, 7 * RATE)
     (finding,) = findings_of(records, "event_share")
