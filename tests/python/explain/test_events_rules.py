@@ -33,6 +33,15 @@ def test_noise_is_not_a_dip(seed: int) -> None:
     assert findings_of(PlantedEventRun(noise=0.03, seed=seed, seconds=300).records()) == []
 
 
+def test_the_start_is_no_dip_unless_it_lasts() -> None:
+    begins = [(range(0, 1), 0.2, "h3")]
+    assert findings_of(PlantedEventRun(dips=begins).records(), "event_dip") == []
+    (finding,) = findings_of(PlantedEventRun(dips=[(range(0, 2), 0.2, "h3")]).records(), "event_dip")
+    assert "from 0 s to 2 s" in finding.cause
+    (finding,) = findings_of(PlantedEventRun(dips=[(range(1, 2), 0.2, "h3")]).records(), "event_dip")
+    assert "from 1 s to 2 s" in finding.cause
+
+
 def test_a_dip_is_named_with_its_node_and_its_time() -> None:
     dips = [(range(20, 24), 0.4, "h3")]
     (finding,) = findings_of(PlantedEventRun(dips=dips).records(), "event_dip")
