@@ -6,6 +6,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -33,6 +34,15 @@ std::string address_text(const sockaddr* address) {
     return text;
 }
 
+// Ranks with the same value reach each other without a wire. The kernel's boot id tells machines
+// apart, the namespace tells the hosts of a lab, and containers, on one machine apart.
+std::string network_identity() {
+    const std::string boot = read_line(procfs("sys/kernel/random/boot_id"));
+    struct stat network{};
+    if (boot.empty() || stat("/proc/self/ns/net", &network) != 0) return boot;
+    return fmt::format("{} {}", boot, network.st_ino);
+}
+
 // Addresses of this host's interfaces.
 std::vector<std::string> local_addresses() {
     std::vector<std::string> addresses;
@@ -50,11 +60,9 @@ std::vector<std::string> local_addresses() {
 }  // namespace
 
 Identity identify(const std::string& host, bool simulated) {
-    if (simulated) return {.host = host, .boot = {}, .names = {}, .addresses = {}};
-    Identity identity{.host = host,
-                      .boot = read_line(procfs("sys/kernel/random/boot_id")),
-                      .names = {},
-                      .addresses = local_addresses()};
+    if (simulated) return {.host = host, .network = {}, .names = {}, .addresses = {}};
+    Identity identity{
+        .host = host, .network = network_identity(), .names = {}, .addresses = local_addresses()};
     // Slurm's name of a node may differ from its host name.
     if (const char* node = std::getenv("SLURMD_NODENAME")) identity.names.emplace_back(node);
     return identity;
@@ -62,25 +70,40 @@ Identity identify(const std::string& host, bool simulated) {
 
 Json to_json(const Identity& identity) {
     return {{"host", identity.host},
-            {"boot", identity.boot},
+            {"network", identity.network},
             {"names", identity.names},
             {"addresses", identity.addresses}};
 }
 
 Identity read_identity(const std::string& json) {
     const Json parsed = Json::parse(json);
-    return {parsed["host"], parsed["boot"], parsed["names"], parsed["addresses"]};
+    return {parsed["host"], parsed["network"], parsed["names"], parsed["addresses"]};
 }
 
 void make_unique(std::vector<Identity>& ranks) {
-    std::map<std::string, std::vector<std::string>> boots_of_name;
+    std::map<std::string, std::vector<std::string>> networks_of_name;
+    struct First {
+        Identity* rank;
+        std::string own_name;
+    };
+    std::map<std::string, First> first_in_network;
     for (Identity& rank : ranks) {
         rank.host = printable(rank.host);
         for (std::string& name : rank.names) name = printable(name);
-        std::vector<std::string>& boots = boots_of_name[rank.host];
-        const auto same_boot = std::ranges::find(boots, rank.boot);
-        const auto machine_number = same_boot - boots.begin() + 1;
-        if (same_boot == boots.end()) boots.push_back(rank.boot);
+        if (!rank.network.empty()) {
+            const auto [entry, is_new] =
+                first_in_network.try_emplace(rank.network, First{&rank, rank.host});
+            const First& first = entry->second;
+            if (!is_new) {
+                if (rank.host != first.own_name) first.rank->names.push_back(rank.host);
+                rank.host = first.rank->host;
+                continue;
+            }
+        }
+        std::vector<std::string>& networks = networks_of_name[rank.host];
+        const auto same_network = std::ranges::find(networks, rank.network);
+        const auto machine_number = same_network - networks.begin() + 1;
+        if (same_network == networks.end()) networks.push_back(rank.network);
         if (machine_number > 1) rank.host += fmt::format("~{}", machine_number);
     }
 }

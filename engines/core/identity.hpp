@@ -11,8 +11,8 @@
 namespace assay {
 
 struct Identity {
-    std::string host;                    // host name, made unique among the hosts of the job
-    std::string boot;                    // the kernel's boot id; empty if unknown
+    std::string host;     // host name, made unique among the hosts of the job
+    std::string network;  // the kernel's boot id and the network namespace; empty if unknown
     std::vector<std::string> names;      // other names of the host, such as Slurm's node name
     std::vector<std::string> addresses;  // IPv4 and IPv6, of all interfaces but loopback
 };
@@ -24,8 +24,10 @@ Identity identify(const std::string& host, bool simulated);
 Json to_json(const Identity& identity);
 Identity read_identity(const std::string& json);
 
-// Two machines may have the same host name ("localhost"): all but the first get a suffix, ~2, ~3.
-// Control characters in names become '?'.
+// Hosts are told apart by their networks. Two may have the same host name ("localhost"): all but
+// the first get a suffix, ~2, ~3. One may have several names (containers that share the machine's
+// network): all get the name of the first, whose other names have theirs. Control characters in
+// names become '?'.
 void make_unique(std::vector<Identity>& ranks);
 
 // One label for each rank: the name of its host; with several ranks on a host "host:0", "host:1",

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -18,13 +20,53 @@
 namespace assay {
 namespace {
 
+// Hides the variables by which hwloc takes another machine for this one. A site or an MPI may have
+// set them, and binding to such a machine succeeds without an effect. They are put back, for they
+// may be meant for the MPI.
+class WithoutForeignMachine {
+public:
+    WithoutForeignMachine() {
+        for (const char* name : {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT",
+                                 "HWLOC_CPUID_PATH", "HWLOC_COMPONENTS", "HWLOC_THISSYSTEM"})
+            if (const char* value = std::getenv(name); value != nullptr && *value != 0) {
+                hidden_.emplace(name, value);
+                unsetenv(name);
+            }
+    }
+    ~WithoutForeignMachine() {
+        for (const auto& [name, value] : hidden_) setenv(name.c_str(), value.c_str(), 1);
+    }
+    WithoutForeignMachine(const WithoutForeignMachine&) = delete;
+    WithoutForeignMachine& operator=(const WithoutForeignMachine&) = delete;
+
+    // "HWLOC_SYNTHETIC, HWLOC_XMLFILE"; empty if there was none.
+    std::string names() const {
+        std::string names;
+        for (const auto& [name, value] : hidden_) names += (names.empty() ? "" : ", ") + name;
+        return names;
+    }
+
+private:
+    std::map<std::string, std::string> hidden_;
+};
+
+// The machine as hwloc reads it from the kernel, or the planted one of $ASSAY_TOPOLOGY: the name of
+// an XML file of hwloc, or a synthetic string ("numa:2 core:4 pu:1").
 class Topology {
 public:
     Topology() {
+        const WithoutForeignMachine hidden;
+        ignored_ = hidden.names();
         hwloc_topology_init(&handle_);
         hwloc_topology_set_all_types_filter(handle_, HWLOC_TYPE_FILTER_KEEP_ALL);
+        const char* text = std::getenv("ASSAY_TOPOLOGY");
+        if (text != nullptr && *text != 0) plant(text);
         if (hwloc_topology_load(handle_) != 0)
-            throw Error("hwloc cannot read this host's topology");
+            throw Error("hwloc cannot read " +
+                        (planted_.empty() ? "this host's topology" : "ASSAY_TOPOLOGY=" + planted_));
+        if (planted_.empty() && !hwloc_topology_is_thissystem(handle_))
+            throw Error("hwloc describes another machine than this one",
+                        "unset the variables that begin with HWLOC_");
     }
     ~Topology() { hwloc_topology_destroy(handle_); }
     Topology(const Topology&) = delete;
@@ -32,8 +74,20 @@ public:
 
     hwloc_topology_t handle() const { return handle_; }
     int count(hwloc_obj_type_t type) const { return hwloc_get_nbobjs_by_type(handle_, type); }
+    const std::string& planted() const { return planted_; }  // empty: this machine
+    const std::string& ignored() const { return ignored_; }  // variables of another machine
 
 private:
+    void plant(const std::string& machine) {
+        planted_ = machine;
+        const bool is_file = std::filesystem::is_regular_file(machine);
+        if ((is_file ? hwloc_topology_set_xml : hwloc_topology_set_synthetic)(handle_,
+                                                                              machine.c_str()) != 0)
+            throw Error("ASSAY_TOPOLOGY: hwloc reads no machine from '" + machine + "'",
+                        "give the XML file of a machine (lstopo FILE.xml), or numa:2 core:4 pu:1");
+    }
+
+    std::string planted_, ignored_;
     hwloc_topology_t handle_{};
 };
 
@@ -233,6 +287,12 @@ Json host_facts() {
                   {"numa.nodes", t.count(HWLOC_OBJ_NUMANODE)},
                   {"memory.bytes", meminfo("MemTotal")},
                   {"assay.version", ASSAY_VERSION}};
+    std::size_t in_nodes = 0;
+    for (const NumaNode& node : numa_nodes()) in_nodes += node.cores.size();
+    if (const auto cores = static_cast<std::size_t>(core_count()); in_nodes < cores)
+        facts["numa.cores_without_memory"] = cores - in_nodes;
+    if (!t.planted().empty()) facts["topology.planted"] = t.planted();
+    if (!t.ignored().empty()) facts["topology.ignored"] = t.ignored();
     return facts;
 }
 

@@ -354,6 +354,10 @@ std::vector<Configuration> configurations() {
             all_nodes.memory_nodes.push_back(node.bytes > 0 ? node.number : NodeMemory::any);
         }
     }
+    if (list.empty())
+        throw Error("no core that this process may use lies in a NUMA node with memory for it",
+                    "allow it cores and memory of one node (cpuset.cpus and cpuset.mems of its "
+                    "control group, or numactl)");
     if (nodes_with_cores > 1) list.push_back(std::move(all_nodes));
     return list;
 }

@@ -168,7 +168,7 @@ std::optional<SenderInfo> Receiver::await_sender() {
         if (waited > limit)
             throw Error(fmt::format("no sender came to {} ({} on {}) within {:g} s", address_text,
                                     settings_.interface.name, host_name(), limit),
-                        fmt::format("start 'assay udp send -H {}' on another machine meanwhile, "
+                        fmt::format("start 'assay udp send -w {}' on another machine meanwhile, "
                                     "and check that UDP port {} is open to it",
                                     options_.text("host"), options_.integer("port")));
         if (now() - last_shown > 1'000'000'000) {

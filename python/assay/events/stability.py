@@ -43,7 +43,8 @@ def usual_rate(slices: Sequence[Slice]) -> float:
 
 
 def find_dips(slices: Sequence[Slice], ranks: int) -> list[Dip]:
-    """The dips in order of time. ``ranks``: the number of ranks of the event builder."""
+    """The dips in order of time. ``ranks``: the number of ranks of the event builder. In the first slice the ranks
+    begin, one after the other: that it alone is low is no dip."""
     measured = [interval for interval in slices if not math.isnan(interval.rate)]
     if len(measured) < MIN_SLICES:
         return []
@@ -61,7 +62,7 @@ def find_dips(slices: Sequence[Slice], ranks: int) -> list[Dip]:
         elif low:
             dips.append([interval])
         previous_low = low
-    return [_dip(intervals, usual, ranks) for intervals in dips]
+    return [_dip(intervals, usual, ranks) for intervals in dips if intervals != measured[:1]]
 
 
 def _dip(intervals: Sequence[Slice], usual: float, ranks: int) -> Dip:

@@ -45,6 +45,7 @@ from assay.explain.heap import (
     heap_variable,
 )
 from assay.explain.loss import packet_loss
+from assay.explain.machine import topology
 from assay.explain.matrix import PairMatrix
 from assay.explain.numa import numa_applied, numa_placement, numa_threads
 from assay.explain.peers import slow_node
@@ -67,6 +68,7 @@ RULES: dict[str, Rule] = {
     "wire_bypass": wire_bypass,  # payload that did not cross the network (shared memory, another adapter)
     "slow_adapter": slow_adapter,  # a slow adapter that was used while a much faster one was idle
     "shared_network": shared_network,  # another network measurement at the same time
+    "topology": topology,  # a planted machine, hwloc variables that describe another one, cores without memory
     "host_names": host_names,  # a machine that the host list names twice, or not at all
     "packet_loss": packet_loss,  # a host that loses packets that it sends or receives
     "slow_host": slow_host,  # a host that sends or receives more slowly than its peers

@@ -15,6 +15,7 @@ from assay.records.schema import Failure, Finding, Measurement, Subject
 from assay.records.units import format_quantity, format_share
 
 MIN_WAIT_SHARE = 0.25  # least share of the time that a rank waited for a filter unit or for credits
+MIN_LIMIT_SHARE = 0.5  # of the time, for the filter units to be the limit of all
 MIN_WAIT_RATIO = 2.0  # least ratio of its wait to that of the other ranks
 MIN_SHARE_OF_PAIRS = 0.8  # of the rate of pairs of hosts; event builders are designed for this share
 MIN_SHARE_OF_ALLTOALL = 0.9  # of the rate of MPI_Alltoall
@@ -147,7 +148,7 @@ def event_dip(evidence: Evidence) -> list[Finding]:
 
 
 def event_backpressure(evidence: Evidence) -> list[Finding]:
-    """Ranks that waited for a filter unit or for credits far longer than the others."""
+    """Ranks that waited for a filter unit or for credits far longer than the others; filter units that all wait for."""
     findings = []
     for building in buildings(evidence.records):
         duration = _duration(building)
@@ -176,7 +177,31 @@ def event_backpressure(evidence: Evidence) -> list[Finding]:
                         fix=WAITS.get(str(record.params.get("waiting_for")), ""),
                     )
                 )
+        if not findings:
+            findings += _filter_limit(building, waits, duration)
     return findings
+
+
+def _filter_limit(building: Building, waits: list[Measurement], duration: float) -> list[Finding]:
+    """The filter units as the limit of the whole building: half of the builders waited for theirs most of the time.
+    Builders wait for credits whenever the network is full, which is no fault."""
+    shares = sorted(wait.median / duration for wait in waits if wait.params.get("waiting_for") == "filter")
+    median = shares[len(shares) // 2] if shares else 0.0
+    if median < MIN_LIMIT_SHARE:
+        return []
+    return [
+        Finding(
+            rule="event_backpressure",
+            cause=f"the filter units are the limit: builders waited for them {format_share(median)} of "
+            f"the time ({building.label})",
+            subject=Subject(),
+            side="none",
+            severity="warning",
+            evidence=[wait.id for wait in waits],
+            details=["the rate is that of the filter units; the network and the readout could carry more"],
+            fix="raise --filter-rate, or add --filters",
+        )
+    ]
 
 
 def event_share(evidence: Evidence) -> list[Finding]:

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import msgspec
+from ClusterShell.NodeSet import NodeSet
 
 from assay.errors import UserError
 from assay.records.schema import (
@@ -91,7 +92,7 @@ def _own_names(machine: Machine) -> list[str]:
     return [machine.host, *machine.names]
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
     """Returns a name without its domain; an address as it is."""
     try:
         return str(ipaddress.ip_address(name))
@@ -102,17 +103,17 @@ def _short(name: str) -> str:
 def _by_short_name(
     unmatched: Iterable[str], listed: Sequence[str], machines: Sequence[Machine], matches: Sequence[Match]
 ) -> dict[str, int]:
-    short_names = Counter(_short(name) for name in dict.fromkeys(listed))
+    short_names = Counter(short_name(name) for name in dict.fromkeys(listed))
     owners: dict[str, set[int]] = defaultdict(set)
     for k, machine in enumerate(machines):
         for name in _own_names(machine):
-            owners[_short(name)].add(k)
+            owners[short_name(name)].add(k)
     machine_of_name = {}
     for name in unmatched:
-        owners_of_name = owners.get(_short(name), set())
+        owners_of_name = owners.get(short_name(name), set())
         if (
             len(owners_of_name) == 1
-            and short_names[_short(name)] == 1
+            and short_names[short_name(name)] == 1
             and not matches[(k := min(owners_of_name))].names
         ):
             machine_of_name[name] = k
@@ -164,7 +165,7 @@ class HostRenamer:
     def match_ranks(self, ranks: Ranks) -> list[Context]:
         """Reads the engine's report of its ranks. Returns a context for each host whose own name is not the listed one.
 
-        Raises UserError for a report that contradicts itself.
+        Raises UserError for a report that contradicts itself, and for several names that are all one machine.
         """
         count = len(ranks.labels)
         if len(ranks.host_index) != count or not all(0 <= k < len(ranks.hosts) for k in ranks.host_index):
@@ -172,6 +173,13 @@ class HostRenamer:
         self.labels = list(ranks.labels)
         if len(self._listed) != count:
             return []
+        names = list(dict.fromkeys(self._listed))
+        if len(names) > 1 and len(ranks.hosts) == 1:
+            raise UserError(
+                f"{NodeSet.fromlist(names)} are one machine, {ranks.hosts[0].host}: "
+                "its ranks share one network stack, so no wire lies between them",
+                "name each machine once",
+            )
         matches = match_names(self._listed, ranks.hosts, ranks.host_index, self._resolve)
         for rank, label in enumerate(ranks.labels):
             own_name = ranks.hosts[ranks.host_index[rank]].host

@@ -24,6 +24,7 @@ from typing import Protocol
 
 from assay.errors import UserError
 from assay.launch.engines import flavours
+from assay.launch.identity import short_name
 from assay.launch.placement import Segment, Site, with_env
 from assay.launch.slurm_nodes import node_names
 from assay.launch.vendors import Aprun, IntelMpi, Pals
@@ -117,6 +118,10 @@ class OpenMpi:
             command += ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", site.agent]
         if site.name != "here":
             command += ["--mca", "plm_rsh_no_tree_spawn", "1"]
+        names = {host for segment in segments for host in segment.hosts}
+        # Open MPI cuts names at the first dot, and then takes two hosts for one.
+        if len(set(map(short_name, names))) < len(names):
+            command += ["--mca", "orte_keep_fqdn_hostnames", "1"]
         if site.interface:
             command += ["--mca", "oob_tcp_if_include", site.interface, "--mca", "pml", "ob1"]
             command += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", site.interface]

@@ -170,16 +170,31 @@ TEST_CASE("invalid options are an Error of rank 0, before anything is measured")
     CHECK_THROWS_AS(Options::parse(all_to_all, {"--sizes", "0"}), Error);
 }
 
-TEST_CASE("machines with the same name are distinguished by their boot_id") {
-    std::vector<Identity> ranks = {{.host = "localhost", .boot = "a"},
-                                   {.host = "localhost", .boot = "b"},
-                                   {.host = "localhost", .boot = "a"},
-                                   {.host = "n\n1", .boot = "c"}};
+TEST_CASE("machines with the same name are distinguished by their networks") {
+    std::vector<Identity> ranks = {{.host = "localhost", .network = "a"},
+                                   {.host = "localhost", .network = "b"},
+                                   {.host = "localhost", .network = "a"},
+                                   {.host = "n\n1", .network = "c"}};
     make_unique(ranks);
     CHECK(ranks[0].host == "localhost");
     CHECK(ranks[1].host == "localhost~2");
     CHECK(ranks[2].host == "localhost");
     CHECK(ranks[3].host == "n?1");
+}
+
+TEST_CASE("hosts that share a network are one, under the name of the first") {
+    std::vector<Identity> ranks = {{.host = "job1", .network = "a 1"},
+                                   {.host = "job2", .network = "a 1"},
+                                   {.host = "job2", .network = "a 2"},
+                                   {.host = "simulated", .network = ""},
+                                   {.host = "another", .network = ""}};
+    make_unique(ranks);
+    CHECK(ranks[0].host == "job1");
+    CHECK(ranks[0].names == std::vector<std::string>{"job2"});
+    CHECK(ranks[1].host == "job1");
+    CHECK(ranks[2].host == "job2");
+    CHECK(ranks[3].host == "simulated");
+    CHECK(ranks[4].host == "another");
 }
 
 TEST_CASE("the hosts of the ranks are reported before any record") {

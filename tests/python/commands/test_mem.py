@@ -156,7 +156,7 @@ def test_peak_measures_every_operation_with_each_kind_of_stores(
     assert {r["subject"].get("numa") for r in records} >= {0}
 
 
-# Machines for hwloc. Threads are not bound to planted cores, and pages not to planted nodes.
+# Machines for $ASSAY_TOPOLOGY. Threads are not bound to planted cores, and pages not to planted nodes.
 TWO_NODES = "numa:2 l3:1(size=1048576) core:2 pu:1"
 EIGHT_NODES = "numa:8 l3:1(size=1048576) core:1 pu:1"
 
@@ -169,7 +169,7 @@ def planted_peak(machine: str, *arguments: str) -> list[dict[str, Any]]:
         text=True,
         timeout=LIMIT_S,
         check=True,
-        env={**os.environ, "HWLOC_SYNTHETIC": machine},
+        env={**os.environ, "ASSAY_TOPOLOGY": machine},
     )
     records = [json.loads(line) for line in done.stdout.splitlines()]
     return [r for r in records if r["kind"] == "measurement"]
@@ -179,6 +179,85 @@ def operations(records: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
     """How many operations there are of each node of the cores, number of threads and node of the memory."""
     keys = [(r["subject"].get("numa"), r["params"]["threads"], r["params"]["memory_node"]) for r in records]
     return Counter(keys)
+
+
+def facts_of_this_machine(**variables: str) -> dict[str, Any]:
+    """What node.settings says of the processors and nodes of this machine."""
+    done = subprocess.run(
+        [str(probe()), "run", "node.settings"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+        env={**os.environ, **variables},
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    (facts,) = (r["facts"] for r in lines if "cpu.threads" in r.get("facts", {}))
+    return {k: v for k, v in facts.items() if k.startswith(("cpu.", "numa.", "topology."))}
+
+
+def test_another_machine_of_hwlocs_variables_is_not_measured() -> None:
+    true = facts_of_this_machine()
+    other = {"HWLOC_SYNTHETIC": EIGHT_NODES, "HWLOC_THISSYSTEM": "1", "HWLOC_XMLFILE": "/nowhere.xml"}
+    ignored = {"topology.ignored": "HWLOC_SYNTHETIC, HWLOC_THISSYSTEM, HWLOC_XMLFILE"}
+    assert facts_of_this_machine(**other) == true | ignored
+
+
+def test_a_planted_machine_is_named() -> None:
+    facts = facts_of_this_machine(ASSAY_TOPOLOGY=EIGHT_NODES)
+    assert (facts["numa.nodes"], facts["topology.planted"]) == (8, EIGHT_NODES)
+
+
+# Two packages of one core; only the first has a memory node.
+PARTIAL = """<?xml version="1.0" encoding="UTF-8"?>
+<!DOCTYPE topology SYSTEM "hwloc2.dtd">
+<topology version="2.0"><object type="Machine" os_index="0" {all} allowed_cpuset="0x3" allowed_nodeset="0x1">
+ <object type="Package" os_index="0" {with_node}>
+  <object type="NUMANode" os_index="0" {with_node} local_memory="{memory}"/>
+  <object type="Core" os_index="0" {with_node}><object type="PU" os_index="0" {with_node}/></object>
+ </object>
+ <object type="Package" os_index="1" {without}>
+  <object type="Core" os_index="1" {without}><object type="PU" os_index="1" {without}/></object>
+ </object>
+</object></topology>
+"""
+
+
+def partial(folder: Path, memory: int) -> str:
+    """Writes the machine with ``memory`` bytes in its node; returns the file's name."""
+
+    def sets(processors: str, nodes: str) -> str:
+        values = {
+            "cpuset": processors,
+            "complete_cpuset": processors,
+            "nodeset": nodes,
+            "complete_nodeset": nodes,
+        }
+        return " ".join(f'{name}="{value}"' for name, value in values.items())
+
+    text = PARTIAL.format(
+        all=sets("0x3", "0x1"), with_node=sets("0x1", "0x1"), without=sets("0x2", "0x0"), memory=memory
+    )
+    (folder / "machine.xml").write_text(text)
+    return str(folder / "machine.xml")
+
+
+def test_cores_without_a_memory_node_are_counted(tmp_path: Path) -> None:
+    facts = facts_of_this_machine(ASSAY_TOPOLOGY=partial(tmp_path, 1 << 30))
+    assert (facts["cpu.cores"], facts["numa.nodes"], facts["numa.cores_without_memory"]) == (2, 1, 1)
+    assert "numa.cores_without_memory" not in facts_of_this_machine(ASSAY_TOPOLOGY=TWO_NODES)
+
+
+def test_a_machine_whose_cores_have_no_memory_is_refused(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(probe()), "run", "node.memory", "--limit", "0.05"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env={**os.environ, "ASSAY_TOPOLOGY": partial(tmp_path, 0)},
+    )
+    assert done.returncode == 2 and '"measurement"' not in done.stdout
+    assert "no core that this process may use" in done.stdout + done.stderr
 
 
 def test_peak_of_planted_nodes_covers_each_pair_of_nodes() -> None:

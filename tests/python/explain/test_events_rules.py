@@ -33,6 +33,15 @@ def test_noise_is_not_a_dip(seed: int) -> None:
     assert findings_of(PlantedEventRun(noise=0.03, seed=seed, seconds=300).records()) == []
 
 
+def test_the_start_is_no_dip_unless_it_lasts() -> None:
+    begins = [(range(0, 1), 0.2, "h3")]
+    assert findings_of(PlantedEventRun(dips=begins).records(), "event_dip") == []
+    (finding,) = findings_of(PlantedEventRun(dips=[(range(0, 2), 0.2, "h3")]).records(), "event_dip")
+    assert "from 0 s to 2 s" in finding.cause
+    (finding,) = findings_of(PlantedEventRun(dips=[(range(1, 2), 0.2, "h3")]).records(), "event_dip")
+    assert "from 1 s to 2 s" in finding.cause
+
+
 def test_a_dip_is_named_with_its_node_and_its_time() -> None:
     dips = [(range(20, 24), 0.4, "h3")]
     (finding,) = findings_of(PlantedEventRun(dips=dips).records(), "event_dip")
@@ -101,6 +110,20 @@ def test_a_rank_with_far_more_backpressure_than_others_is_named() -> None:
 def test_equal_backpressure_is_no_finding() -> None:
     backpressure_s = {host: 20.0 + k for k, host in enumerate(HOSTS)}
     assert findings_of(PlantedEventRun(backpressure_s=backpressure_s).records(), "event_backpressure") == []
+
+
+def test_filter_units_that_all_wait_for_are_the_limit() -> None:
+    def waits(seconds: float, waiting_for: str) -> list[Finding]:
+        run = PlantedEventRun(backpressure_s={host: seconds + k for k, host in enumerate(HOSTS)})
+        records = run.records()
+        for record in records:
+            if getattr(record, "metric", "") == "backpressure":
+                record.params["waiting_for"] = waiting_for
+        return findings_of(records, "event_backpressure")
+
+    (finding,) = waits(45.0, "filter")
+    assert "filter units are the limit" in finding.cause and "--filter-rate" in finding.fix
+    assert waits(20.0, "filter") == waits(45.0, "credits") == []
 
 
 def test_building_below_the_networks_rate_is_advice() -> None:

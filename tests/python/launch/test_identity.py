@@ -85,6 +85,14 @@ def test_a_second_name_of_a_machine_is_recorded_as_an_alias() -> None:
     assert context == Context(subject=Subject(host="n1"), facts={"host.aliases": "n1-ib"})
 
 
+@pytest.mark.parametrize("listed", [["w.1.x", "w.2.x"], ["n1", "n1-ib"], ["n1", "10.1.0.1", "n1"]])
+def test_names_that_are_all_one_machine_are_refused(listed: list[str]) -> None:
+    ranks = report(Machine("n1", addresses=["10.1.0.1"]), host_index=[0] * len(listed))
+    with pytest.raises(UserError, match="are one machine, n1") as refused:
+        HostRenamer(listed, no_addresses).match_ranks(ranks)
+    assert "once" in refused.value.fix
+
+
 def test_several_ranks_of_a_host_keep_their_numbers() -> None:
     ranks = report(Machine("s1.site"), Machine("c1.site"), host_index=[0, 0, 1])
     assert labels(["s1", "s1", "c1"], ranks) == ["s1:0", "s1:1", "c1"]

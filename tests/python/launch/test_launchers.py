@@ -22,6 +22,15 @@ def test_the_error_output_names_rank_and_host() -> None:
         assert launcher.diagnose("all is well") is None
 
 
+def test_open_mpi_is_told_to_keep_domains_that_tell_hosts_apart() -> None:
+    def keeps_domains(*hosts: str) -> bool:
+        command = OpenMpi().command(REMOTE, [Segment([host]) for host in hosts], ["probe"])
+        return "orte_keep_fqdn_hostnames" in command
+
+    assert keeps_domains("w.1.x", "w.2.x") and keeps_domains("w", "w.2.x")
+    assert not keeps_domains("a.site", "b.site", "a.site") and not keeps_domains("10.0.0.1", "10.0.0.2")
+
+
 def test_srun_keeps_the_order_of_ranks_and_kills_all_if_one_fails() -> None:
     command = Srun().command(REMOTE, [Segment(["n2", "n1"])], ["probe"])
     assert "--nodelist=n2,n1" in command and "--distribution=arbitrary" in command

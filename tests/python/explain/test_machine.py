@@ -1,0 +1,30 @@
+"""Hosts whose topology is not read from the kernel alone are named."""
+
+from __future__ import annotations
+
+from assay.explain import explain
+from assay.records.schema import Context, Subject
+
+
+def causes(**facts: str | int) -> list[str]:
+    record = Context(subject=Subject(host="n1"), facts={k.replace("_", ".", 1): v for k, v in facts.items()})
+    return [f"{finding.severity}: {finding.cause}; {finding.fix}" for finding in explain([record])]
+
+
+def test_a_planted_machine_is_named() -> None:
+    (cause,) = causes(topology_planted="numa:4 core:8 pu:2")
+    assert cause.startswith("warning: n1 was measured as the planted machine 'numa:4 core:8 pu:2'")
+
+
+def test_ignored_variables_are_named_with_their_host() -> None:
+    (cause,) = causes(topology_ignored="HWLOC_SYNTHETIC, HWLOC_XMLFILE")
+    assert "of n1: ignored" in cause and cause.endswith("unset HWLOC_SYNTHETIC, HWLOC_XMLFILE")
+
+
+def test_cores_without_memory_are_counted() -> None:
+    (cause,) = causes(cpu_cores=17, numa_cores_without_memory=9)
+    assert "9 of 17 cores of n1" in cause and "cpuset.mems" in cause
+
+
+def test_a_machine_as_the_kernel_describes_it_has_no_finding() -> None:
+    assert causes(numa_nodes=1) == []
