@@ -120,8 +120,9 @@ def read_topology(items: list[str]) -> Topology:
         try:
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             raise UserError(
-                f"--topology {path}: cannot be read ({error})", "give CABINET=HOSTS, or a file of such lines"
+                f"--topology {path}: cannot be read: {reason}", "give CABINET=HOSTS, or a file of such lines"
             ) from None
         stripped = [(line.split("#", 1)[0].strip(), i) for i, line in enumerate(text.splitlines(), 1)]
         lines = [(line, f"--topology {path}:{i}:") for line, i in stripped if line]

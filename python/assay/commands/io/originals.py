@@ -313,8 +313,9 @@ def h5bench_file(path: Path) -> list[str]:
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise UserError(
-            f"--config {path}: cannot be read: {error}", "give a file of h5bench settings"
+            f"--config {path}: cannot be read: {reason}", "give a file of h5bench settings"
         ) from None
     return [text for line in lines if (text := line.split("#", 1)[0].strip())]
 
