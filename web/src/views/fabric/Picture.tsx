@@ -43,9 +43,13 @@ export function Picture({ plan, loads, cable, onCable }: Props) {
   const linesByLoad = view.lines
     .map((line) => ({ line, load: maxLoad(line, loads) }))
     .sort((a, b) => a.load - b.load); // so that loaded lines are on top
-  const names = new Map(
-    view.rows.flatMap((row) => [...distinctParts(row.map((item) => view.items[item]!.name))]),
-  );
+  const nameOf = (item: number) => view.items[item]!.name;
+  const names = new Map([
+    ...distinctParts(view.items.map(({ name }) => name)), // for a level of one switch
+    ...view.rows
+      .filter((row) => row.length > 1)
+      .flatMap((row) => [...distinctParts(row.map(nameOf))]),
+  ]);
   return (
     <>
       <Legend opened={opened} onWhole={() => open(null)} />
