@@ -48,33 +48,50 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-# The verbs with their summaries, in the order of the help. Verb "net" is class Net of module assay.commands.net, which
-# is imported when it is used: the list of verbs imports none of them.
-VERBS = {
-    "check": "Qualify this machine or a cluster: memory, noise, network",
-    "comply": "Measure what a specification asks for, and judge it",
-    "net": "Qualify a network: which node, side, pair or adapter is slow",
-    "saturate": "Find a network's capacities: hosts, cabinets, and between cabinets",
-    "model": "Make a SimGrid platform of a saturation run, and verify it",
-    "simulate": "Run a network measurement or an MPI program on a simulated network",
-    "eb": "Build events over a network: each node assembles some, from a part of every node",
-    "mem": "Memory bandwidth: the peak, and at an application's pace",
-    "gpu": "Bandwidth between this machine's memory and its NVIDIA GPUs",
-    "udp": "UDP reception on one interface: speed, loss, and where it happened",
-    "rdma": "RDMA bandwidth between two devices or hosts",
-    "fabric": "Find conflicts and faults in the routing of an InfiniBand fabric",
-    "heap": "Memory profile of a program: every allocation, with its stack",
-    "numa": "NUMA profile of a program: which node each page is on, who touched it first, and who uses it from afar",
-    "alloc": "Compare allocators on this machine, or on a recorded program",
-    "io": "Measure and accelerate parallel I/O, and a node's own storage",
-    "lab": "Make a virtual cluster on this machine to try things on",
-    "list": "List what Assay can measure, and what of it applies here",
-    "doctor": "Check this machine's tools, MPIs, launchers and settings, with fixes",
-    "expect": "Show what memory, ports and GPUs should reach",
-    "run": "Run one measurement by its name",
-    "judge": "Judge a run by a specification, again or by another one",
-    "report": "Write the HTML report of a run",
+# The verbs with their summaries, by what they are for, in the order of the help. Verb "net" is class Net of module
+# assay.commands.net, which is imported when it is used: the list of verbs imports none of them.
+GROUPS = {
+    "qualify": {
+        "check": "Qualify this machine or a cluster: memory, noise, network",
+        "comply": "Measure what a specification asks for, and judge it",
+        "expect": "Show what memory, ports and GPUs should reach",
+    },
+    "node": {
+        "mem": "Memory bandwidth: the peak, and at an application's pace",
+        "gpu": "Bandwidth between this machine's memory and its NVIDIA GPUs",
+        "udp": "UDP reception on one interface: speed, loss, and where it happened",
+        "rdma": "RDMA bandwidth between two devices or hosts",
+    },
+    "network": {
+        "net": "Qualify a network: which node, side, pair or adapter is slow",
+        "saturate": "Find a network's capacities: hosts, cabinets, and between cabinets",
+        "model": "Make a SimGrid platform of a saturation run, and verify it",
+        "simulate": "Run a network measurement or an MPI program on a simulated network",
+        "eb": "Build events over a network: each node assembles some, from a part of every node",
+    },
+    "fabric": {
+        "fabric": "Find conflicts and faults in the routing of an InfiniBand fabric",
+    },
+    "profile": {
+        "heap": "Memory profile of a program: every allocation, with its stack",
+        "numa": "NUMA profile of a program: which node each page is on, and who uses it from afar",
+        "alloc": "Compare allocators on this machine, or on a recorded program",
+    },
+    "storage": {
+        "io": "Measure and accelerate parallel I/O, and a node's own storage",
+    },
+    "runs": {
+        "run": "Run one measurement by its name",
+        "judge": "Judge a run by a specification, again or by another one",
+        "report": "Write the HTML report of a run",
+    },
+    "set-up": {
+        "lab": "Make a virtual cluster on this machine to try things on",
+        "list": "List what Assay can measure, and what of it applies here",
+        "doctor": "Check this machine's tools, MPIs, launchers and settings, with fixes",
+    },
 }
+VERBS = {verb: summary for verbs in GROUPS.values() for verb, summary in verbs.items()}
 
 
 def verbs_of(arguments: Sequence[str]) -> list[str]:
@@ -96,10 +113,12 @@ def build_parser(arguments: Sequence[str] | None = None) -> Parser:
         prog="assay",
         description="Tells whether a cluster is fit for its purpose and, if it is not, why.",
         notes="Start with 'assay check' (this machine), or 'assay lab up' (a virtual cluster to try).",
-        usage="%(prog)s COMMAND [options]",
+        usage="%(prog)s COMMAND [options]  |  %(prog)s --help  |  %(prog)s --version",
     )
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
     verbs = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", prog="assay")
+    parser._optionals._group_actions = []  # the usage has both options: the list of verbs fills a screen
+    verbs.groups = GROUPS  # type: ignore[attr-defined]
     loaded = list(VERBS) if arguments is None else verbs_of(arguments)
     for name in loaded if arguments and arguments[0] in VERBS else VERBS:
         if name not in loaded:
@@ -189,6 +208,8 @@ def main(argv: list[str] | None = None, begin: Callable[[], object] = lambda: No
 
 
 def _execute(arguments: list[str]) -> int:
+    if arguments[:1] == ["help"]:  # as git and others have it
+        arguments = [*arguments[1:], "--help"]
     parser = build_parser(arguments)
     try:
         args = parse(parser, arguments)

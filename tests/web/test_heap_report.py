@@ -24,6 +24,17 @@ pytestmark = [
 ]
 
 
+def test_a_view_has_an_address_that_can_be_sent(open_report: Open, recorded: Callable[[str], Path]) -> None:
+    page = open_report(recorded("leak"))
+    page.get_by_role("tab", name="Leaks").click()
+    assert page.url.endswith("#leaks")
+    page.reload()
+    page.wait_for_selector("#report[data-ready]")
+    assert page.get_by_role("tab", name="Leaks").get_attribute("aria-selected") == "true"
+    page.go_back()
+    page.get_by_role("tab", name="Summary", selected=True).wait_for()
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A function from a mode of planted.cpp to the report of a recording of it."""

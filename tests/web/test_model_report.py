@@ -85,7 +85,15 @@ def test_the_picture_says_what_is_known_and_what_is_not(open_report: Open, model
     assert "1.16 GB/s" in picture and "between cabinets: 1.51 GB/s" in picture
     assert "≥ 2 GB/s" in picture
     # Two limits explain what leaves the left cabinet: both are named, below it and once.
-    assert picture.count("(up link of left or down link of right)") == 1
+    texts = page.locator("#model .platform text").all_text_contents()
+    assert " ".join(texts).count("(up link of left or down link of right)") == 1
+    inside = page.locator("#model .platform").evaluate(
+        """(svg) => [...svg.querySelectorAll("text")].every((text) => {
+          const box = text.parentElement.querySelector("rect").getBBox();
+          return text.getBBox().x + text.getBBox().width <= box.x + box.width;
+        })"""
+    )
+    assert inside, "a text leaves its box"
     assert page.locator("#model .platform .host").count() == 3
     assert page.locator("#model .platform .host.unknown").count() == 1
     rows = page.get_by_role("table", name="Capacities").locator("tbody tr").all_inner_texts()

@@ -16,6 +16,7 @@ try {
   document.title = `${subjectOf(run)} · ${run.info.id} · Assay`;
   root.replaceChildren();
   render(<App run={run} />, root);
+  document.getElementById(location.hash.slice(1))?.scrollIntoView(); // its section was not there before
   root.dataset["ready"] = "";
 } catch (error) {
   root.textContent = `This report cannot be shown: ${error instanceof Error ? error.message : String(error)}`;

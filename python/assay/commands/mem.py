@@ -16,6 +16,7 @@ from assay.measure.session import Session
 from assay.measure.workload import load_workload
 from assay.records.schema import Scalar
 
+MAX_SCALE = 10.0  # of the workload's rates; beyond it a slip of units is likely
 PEAK, PACED = "node.memory", "node.memory_paced"
 
 
@@ -49,6 +50,10 @@ class Mem:
         names = [PEAK] if args.peak else [PACED] if args.paced else [PEAK, PACED]
         if args.peak and args.scale:
             raise UserError("--scale is for the workload", "leave it out with --peak")
+        if args.scale is not None and not 0 < args.scale <= MAX_SCALE:
+            raise UserError(
+                f"--scale {args.scale:.0%}: out of bounds", f"give from above 0 to {MAX_SCALE:.0%}"
+            )
         specs = specifications(args)
         common: dict[str, Scalar] = {"realtime": True} if args.realtime else {}
         paced: dict[str, Scalar] = {"workload": load_workload(args.workload), **common}

@@ -32,6 +32,7 @@ from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.session import Session
 from assay.records.foreign import require_plain
 from assay.records.schema import Finding, Scalar
+from assay.records.units import format_quantity
 from assay.report.sweep import netsan_table, sweep_rows
 from assay.report.terminal import show_findings
 
@@ -279,7 +280,8 @@ def _sizes(args: argparse.Namespace) -> list[int]:
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if max(sizes) * 2 > free:
         raise UserError(
-            f"messages of {max(sizes)} bytes do not fit this machine's free memory ({free >> 20} MiB)",
+            f"messages of {format_quantity(max(sizes), 'B')} do not fit this machine's free memory "
+            f"({format_quantity(free, 'B')})",
             "give smaller sizes",
         )
     return sizes

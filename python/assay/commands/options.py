@@ -18,7 +18,7 @@ from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.lab import Lab
 from assay.launch.direct import TRANSPORTS
-from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
+from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, launcher_on
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.records.run import Run
 from assay.records.units import parse_in, parse_size
@@ -52,10 +52,21 @@ def _parse_quantity(text: str, unit: str) -> float:
 
 
 def _parse_duration(text: str) -> float:
-    seconds = _parse_quantity(text, "s")
-    if not 0 < seconds < math.inf:
+    try:
+        seconds, has_unit = float(text), False
+    except ValueError:
+        seconds, has_unit = parse_in(text.removeprefix("-"), "s"), True
+    if not 0 < seconds < math.inf or text.startswith("-"):
         raise UserError(f"'{text}' is not a time above zero")
+    if not has_unit:
+        raise UserError(f"'{text}' has no unit", f"write {text}s or {text}min")
     return seconds
+
+
+def _parse_folder(text: str) -> str:
+    if not text.strip():
+        raise UserError("no directory is named", "give one that holds no run yet, such as runs/first")
+    return text
 
 
 def parse_sizes(text: str) -> list[int]:
@@ -80,7 +91,7 @@ def parse_threads(text: str) -> list[int]:
     return sorted({int(count) for count in counts})
 
 
-# Seconds above zero; a bare number is in seconds.
+# Seconds above zero, with a unit: 5 may have been meant in minutes.
 duration = argument_type(_parse_duration, "give a time, such as 20s or 3min")
 # Bytes; a bare number is in bytes, and k, m and g are binary, as in IOR and fio.
 size = argument_type(parse_size, "give a size, such as 4096, 64KiB or 1m")
@@ -173,7 +184,11 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "--discard": {"action": "store_true", "help": "drop data that are not in the file system"},
     "--resume": {"metavar": "RUN", "help": "continue a run that ended early"},
-    "-o --output": {"metavar": "DIR", "help": "run directory (default: runs/DATE-...)"},
+    "-o --output": {
+        "type": argument_type(_parse_folder),
+        "metavar": "DIR",
+        "help": "run directory (default: runs/DATE-...)",
+    },
     "--spec": {
         "action": "append",
         "default": [],
@@ -213,7 +228,9 @@ def add_output(parser: Parser) -> None:
 def chosen_launcher(args: argparse.Namespace) -> tuple[Launcher | None, str]:
     """The launcher, or the reason why there is none."""
     if args.launcher:
-        return find_launcher(args.launcher), ""
+        return launcher_on(
+            args.launcher, lab_site(Lab.load(args.lab or None)) if args.lab is not None else REMOTE
+        ), ""
     try:
         return default_launcher(), ""
     except UserError as error:

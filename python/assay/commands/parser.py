@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import re
 import shutil
 import textwrap
 from collections.abc import Sequence
@@ -43,6 +44,7 @@ class Parser(argparse.ArgumentParser):
             description=textwrap.fill(" ".join(description.split()), _width()),
             **options,
         )
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # "-5s" is a value: its type says what is wrong
         self.set_defaults(parser=self)  # args.parser is then the parser of the innermost sub-verb
         self.examples = list(examples)
         self.notes = notes
@@ -129,6 +131,21 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
+
+    def _format_action(self, action: argparse.Action) -> str:
+        """Formats verbs under the titles of their groups, where the action has groups."""
+        groups: dict[str, Sequence[str]] = getattr(action, "groups", {})
+        if not groups:
+            return super()._format_action(action)
+        shown = {verb.dest: verb for verb in action._get_subactions()}  # type: ignore[attr-defined]
+        text = ""
+        for title, names in groups.items():
+            text += f"{'':{self._current_indent}}{title}\n"
+            self._indent()
+            for name in names:
+                text += super()._format_action(shown[name])
+            self._dedent()
+        return text
 
 
 class _HelpAll(argparse.Action):

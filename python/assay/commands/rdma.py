@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import socket
+from pathlib import Path
 
 from assay.commands.options import add_option, add_output, open_run
 from assay.commands.parser import Example, Parser
@@ -68,6 +70,7 @@ class Rdma:
         if host and args.peer_device:
             check_hosts(REMOTE, [host])
         specs = specifications(args, "rdma")
+        _check_device(described, args.device)
         this_host = socket.gethostname()
         run = open_run("rdma", args)
         run.info.hosts = [this_host]
@@ -80,6 +83,18 @@ class Rdma:
         if args.json:
             session.print_json()
         return status
+
+
+def _check_device(described: MeasurementDescription, device: str | None) -> None:
+    """Raises UserError for a named device that this machine does not have."""
+    if device and described.waived is not None:
+        raise UserError(
+            f"-d {device}: {described.waived}", "see 'ibv_devices'; 'assay doctor' names what is missing"
+        )
+    folder = Path(os.environ.get("ASSAY_ROOT", "/"), "sys/class/infiniband")
+    known = sorted(path.name for path in folder.glob("*"))
+    if device and known and device.partition(":")[0] not in known:
+        raise UserError(f"-d {device}: this machine has no such device", f"it has {', '.join(known)}")
 
 
 def read_options(

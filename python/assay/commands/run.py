@@ -12,7 +12,7 @@ from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch.engines import Parameter, describe, describe_storage, probe
 from assay.launch.hosts import host_list
-from assay.launch.launchers import Local, default_launcher, find_launcher
+from assay.launch.launchers import Local, default_launcher, launcher_on
 from assay.launch.placement import Segment
 from assay.launch.reach import check_hosts
 from assay.measure.session import Session
@@ -59,7 +59,7 @@ class Run:
             args, host_list(args.hosts, None, "--hosts"), ranks_here=1 if single_host else 0
         )
         if args.launcher:
-            launcher = find_launcher(args.launcher)
+            launcher = launcher_on(args.launcher, site)
         else:
             launcher = Local() if single_host and len(hosts) == 1 else default_launcher()
         specs = specifications(args)

@@ -62,6 +62,8 @@ class Udp:
         starts_both_sides = getattr(args, "peer", None) is not None
         params = _read_params(args, starts_both_sides)
         site, this_host = _site_and_host(args)
+        if not starts_both_sides:
+            _check_interface(args.hosts, args.side)
         specs = specifications(args, *(["udp"] if args.side == "receive" else []))
         run = open_run("udp", args)
         run.info.hosts = [this_host]
@@ -82,6 +84,21 @@ class Udp:
         if args.json:
             session.print_json()
         return status
+
+
+def _check_interface(host: str, side: str) -> None:
+    """Raises UserError for a text that is no address and no known name; to receive, an interface has a name too."""
+    names = [name for _, name in socket.if_nameindex()]
+    if side == "receive" and host in names:
+        return
+    try:
+        socket.getaddrinfo(host, None)
+    except (socket.gaierror, UnicodeError):
+        also = f", or one of {', '.join(names)}" if side == "receive" else ""
+        raise UserError(
+            f"-w {host}: not an address, and its name does not resolve",
+            f"give the address of the interface to test, such as 10.1.0.7{also}",
+        ) from None
 
 
 def _read_params(args: argparse.Namespace, starts_both_sides: bool) -> dict[str, Scalar]:

@@ -75,9 +75,9 @@ def _conflicts(records: Sequence[Measurement]) -> str:
 
 
 def _capacities(capacities: Sequence[Capacity]) -> str:
-    """The least and the largest capacity of each level, and how many are unknown."""
+    """The least and the largest capacity of each level in one direction, and how many are unknown."""
     parts = []
-    rates = [c for c in capacities if c.unit == "B/s"]
+    rates = [c for c in capacities if c.unit == "B/s" and c.direction != "limiter"]
     for level, title in LEVELS.items():
         known = [c for c in rates if c.level == level and c.value is not None]
         if known:

@@ -6,6 +6,7 @@ does not repeat them.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 import subprocess
@@ -93,8 +94,9 @@ class Description(Struct):
         for measurement in self.measurements:
             if measurement.name == name:
                 return measurement
-        names = ", ".join(m.name for m in self.measurements)
-        raise UserError(f"no measurement is called '{name}'", f"choose one of {names}")
+        close = difflib.get_close_matches(name, [m.name for m in self.measurements], n=1, cutoff=0.75)
+        suggestion = f"did you mean '{close[0]}'? " if close else ""
+        raise UserError(f"no measurement is called '{name}'", f"{suggestion}'assay list' shows all")
 
 
 def metrics_of(measurements: Iterable[MeasurementDescription]) -> dict[str, str]:

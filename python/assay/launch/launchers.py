@@ -26,7 +26,7 @@ from assay.errors import UserError
 from assay.launch.engines import flavours
 from assay.launch.identity import short_name
 from assay.launch.placement import Segment, Site, with_env
-from assay.launch.slurm_nodes import node_names
+from assay.launch.slurm_nodes import check_controller, node_names
 from assay.launch.vendors import Aprun, IntelMpi, Pals
 from assay.records.notes import tell
 
@@ -364,6 +364,8 @@ def launcher_on(name: str | None, site: Site) -> Launcher:
     launcher = find_launcher(name) if name else default_launcher()
     if site.lab and launcher.name == "srun" and not site.lab.slurm:
         raise UserError("this lab has no Slurm", "make it with 'assay lab up --slurm'")
+    if not site.lab and launcher.name == "srun":
+        check_controller()
     if site.lab and launcher.name == "mpich":
         raise UserError(
             "MPICH 4.0 hangs at its end across lab hosts", "use --launcher mpich-wheel or --launcher openmpi"

@@ -26,6 +26,26 @@ SCONTROL_LIMIT_S = 60.0  # of scontrol
 SRUN_LIMIT_S = 60.0  # of one process on each node of the allocation
 
 
+def check_controller() -> None:
+    """Raises UserError if Slurm's controller does not answer: srun would wait for it for minutes, then fail."""
+    try:
+        ping = subprocess.run(
+            ["scontrol", "ping"], capture_output=True, text=True, errors="replace", timeout=SCONTROL_LIMIT_S
+        )
+    except FileNotFoundError:
+        return  # srun alone is installed: it says itself what it lacks
+    except subprocess.TimeoutExpired:
+        answer = f"no answer within {SCONTROL_LIMIT_S:.0f} s"
+    else:
+        if ping.returncode == 0:
+            return
+        answer = next(iter((ping.stdout.strip() or ping.stderr.strip()).splitlines()), "scontrol ping failed")
+    raise UserError(
+        f"Slurm's controller does not answer: {answer}",
+        "see 'scontrol ping' and /etc/slurm/slurm.conf, or use --launcher openmpi",
+    )
+
+
 @functools.cache
 def node_names(hosts: tuple[str, ...]) -> dict[str, str]:
     """Returns Slurm's node name of each listed host. If Slurm does not answer, the names are returned unchanged, and

@@ -85,7 +85,10 @@ class Run:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"cannot make the run directory {folder}: {error.strerror}") from error
+            raise UserError(
+                f"cannot make the run directory {folder}: {error.strerror}",
+                "name a directory with -o whose parent you can write to",
+            ) from error
         info = RunInfo(
             id=identity,
             command=[as_text(argument) for argument in command],

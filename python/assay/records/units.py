@@ -63,11 +63,13 @@ _DISPLAY_UNITS = {
 }
 SMALLEST_AS = 0.01  # of the reader's unit, down to which a value is shown in it
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
+MAX_SIZE, MAX_DIGITS = 2**63, 20  # of a size in B: what a signed integer of the engines holds
 _OPTION_SIZE = re.compile(r"\s*(\d+)\s*([kKmMgG]?)\s*")
 
 
-def parse_quantity(text: str) -> Quantity:
-    """Parses a number and a unit into base units; without a unit it is a count ("1").
+def parse_quantity(text: str, needed: str = "") -> Quantity:
+    """Parses a number and a unit into base units; without a unit it is a count ("1"). ``needed``: the base unit that an
+    error suggests, where only that is possible.
 
     Raises UserError if ``text`` is not a quantity, is negative, or has an unknown unit.
     """
@@ -77,7 +79,7 @@ def parse_quantity(text: str) -> Quantity:
     number, spelling = match.groups()
     unit = _UNITS.get(spelling)
     if unit is None:
-        raise UserError(f"unknown unit '{spelling}' in '{text}'", _suggestion(spelling))
+        raise UserError(f"unknown unit '{spelling}' in '{text}'", _suggestion(spelling, needed))
     # Units below 1 have exact inverses: 3 ns / 1e9 rounds once, 3 * 1e-9 twice.
     value = float(number) / round(1 / unit.value) if unit.value < 1 else float(number) * unit.value
     if math.isinf(value):
@@ -85,10 +87,21 @@ def parse_quantity(text: str) -> Quantity:
     return Quantity(value, unit.unit)
 
 
-def _suggestion(spelling: str) -> str:
+# The units that an error names where none is similar, by base unit.
+_USUAL = {
+    "": "s, ms, B, KiB, MB, GB/s, Gbit/s, 1/s, % ...",
+    "s": "ns, us, ms, s, min, h",
+    "B": "B, kB, KiB, MB, MiB, GB, GiB ...",
+    "B/s": "MB/s, GB/s, Mbit/s, Gbit/s ...",
+    "1/s": "1/s, k/s, M/s ...",
+    "1": "%, or none",
+}
+
+
+def _suggestion(spelling: str, needed: str) -> str:
     """Names the known unit nearest to ``spelling``; letter case and "ps" for "/s" are the usual slips."""
     normalized = re.sub(r"ps$", "/s", spelling)
-    names = [name for name in _UNITS if name]
+    names = [name for name, unit in _UNITS.items() if name and needed in ("", unit.unit)]
     same_letters = [name for name in names if name.lower() == normalized.lower()]
     if same_letters:  # "gb/s" is nearer to Gb/s than to GB/s
         nearest = min(
@@ -96,7 +109,7 @@ def _suggestion(spelling: str) -> str:
         )
         return f"did you mean '{nearest}'?"
     close = difflib.get_close_matches(normalized, names, n=1, cutoff=0.5)
-    return f"did you mean '{close[0]}'?" if close else "known are s, ms, B, KiB, MB, GB/s, Gbit/s, 1/s, % ..."
+    return f"did you mean '{close[0]}'?" if close else f"known are {_USUAL[needed]}"
 
 
 def parse_in(text: str, unit: str) -> float:
@@ -104,7 +117,7 @@ def parse_in(text: str, unit: str) -> float:
 
     Raises UserError as ``parse_quantity`` does, and if the quantity has another base unit.
     """
-    quantity = parse_quantity(text)
+    quantity = parse_quantity(text, unit)
     if quantity.unit != unit:
         raise UserError(
             f"'{text}' is in {describe_unit(quantity.unit)}",
@@ -126,9 +139,15 @@ def parse_size(text: str) -> int:
     match = _OPTION_SIZE.fullmatch(text)
     if match:
         number, prefix = match.groups()
-        size: float = int(number) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[prefix.upper()]
+        size: float = (
+            float(number)
+            if len(number) > MAX_DIGITS
+            else int(number) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[prefix.upper()]
+        )
     else:
         size = parse_in(text, "B")
+    if size >= MAX_SIZE:
+        raise UserError(f"a size of '{text[:40]}' is not possible", "give less than 8 EiB")
     if size < 1 or size != int(size):
         raise UserError(f"a size of '{text}' is not possible", "give a whole number of bytes, at least 1")
     return int(size)

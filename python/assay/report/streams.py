@@ -11,6 +11,7 @@ import os
 import sys
 from typing import Any, TextIO, cast
 
+from assay.errors import UserError
 from assay.records.text import printable
 
 
@@ -50,15 +51,16 @@ class _Styled:
 
 
 def prepare_output() -> None:
-    """Replaces the two streams, unless a caller (a test) has replaced them already."""
-    if sys.stdout is None:  # closed by the caller ("assay net >&-")
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    elif sys.stdout is sys.__stdout__:
+    """Replaces the two streams, unless a caller (a test) has replaced them already. Raises UserError if standard output
+    is closed: every verb prints, and a file that is opened next would get its descriptor."""
+    if sys.stdout is not None and sys.stdout is sys.__stdout__:
         sys.stdout = _wrap_stream(cast(TextIO, sys.stdout))
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     elif sys.stderr is sys.__stderr__:
         sys.stderr = _wrap_stream(cast(TextIO, sys.stderr), line_buffering=True)
+    if sys.stdout is None:
+        raise UserError("standard output is closed", "send it to a file, or to /dev/null if it is not needed")
 
 
 def _wrap_stream(stream: TextIO, line_buffering: bool = False) -> TextIO:

@@ -155,7 +155,7 @@ def test_io_run_until_memory_leaves_the_file_to_the_drain(writer: Path, tmp_path
     assert "assay io drain" in result.stderr and file.stat().st_size == 0
     listed = json.loads(assay("io", "stores", "--json", str(shm)).stdout)
     assert (listed["state"], listed["bytes"]) == ("draining", 400 * 4096)
-    late = assay("io", "drain", "--timeout", "0.1", str(shm))
+    late = assay("io", "drain", "--timeout", "0.1s", str(shm))
     assert late.returncode == 2 and "No space left" in late.stderr, late.stderr
     (tmp_path / "fault").unlink()
     assert assay("io", "drain", str(shm)).returncode == 0

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from assay.cli import main
+from assay.cli import GROUPS, main
 from assay.measure import session
+from assay.records.run import Run
+from assay.records.schema import Measurement, Summary
 
 
 @pytest.fixture(autouse=True)
@@ -66,9 +71,17 @@ NET = [
     (["--budget=-1"], "'-1' is not a time above zero"),
     (["--budget", "nan"], "'nan' is not a time above zero"),
     (["--budget", "9 parsec"], "--budget: unknown unit 'parsec'"),
+    (["--budget", "5"], "'5' has no unit; fix: write 5s or 5min"),
+    (["--budget", "-5s"], "'-5s' is not a time above zero"),
+    (["--budget", "5parsecs"], "known are ns, us, ms, s, min, h"),
+    (["--timeout", "30"], "'30' has no unit"),
+    (["--size", "1e30GiB"], "a size of '1e30GiB' is not possible; fix: give less than 8 EiB"),
+    (["--size", "9" * 5000], "give less than 8 EiB"),
+    (["--output", ""], "no directory is named"),
+    (["-o", "/proc/foo"], "name a directory with -o"),
     (["--json", "--compat-netsan"], "both given"),
     (["--budget", "5 MB"], "MB"),
-    (["--timeout", "0.1"], "--timeout under 1 s"),
+    (["--timeout", "0.1s"], "--timeout under 1 s"),
     (["--op", "send,fly"], "no operation 'fly'"),
     (["--lab"], "no lab"),
     (["--launcher", "teleport"], "teleport"),
@@ -90,7 +103,19 @@ def test_wrong_input_of_net_is_one_line(
 OTHER_VERBS = [
     (["check", "--hosts", "n[3-1]"], "n[3-1]"),
     (["check", "--spec", "missing.toml"], "missing.toml"),
-    (["run", "node.teapot"], "no measurement is called 'node.teapot'"),
+    (["run", "node.teapot"], "no measurement is called 'node.teapot'; fix: 'assay list' shows all"),
+    (["run", "node.nose"], "did you mean 'node.noise'?"),
+    (["mem", "--scale", "5000%"], "--scale 5000%: out of bounds"),
+    (["mem", "--scale", "0%"], "--scale 0%: out of bounds"),
+    (["udp", "send", "-w", "300.1.2.3"], "300.1.2.3: not an address"),
+    (["udp", "receive", "-w", "no-such-interface"], "no-such-interface: not an address"),
+    (
+        ["saturate", "-w", "a,b", "--topology", "missing"],
+        "missing: cannot be read: No such file or directory",
+    ),
+    (["io", "device", ""], "no path is named"),
+    (["io", "device", "/proc/foo"], "/proc/foo: nothing can be written there"),
+    (["help", "dance"], "dance"),
     (["run", "node.memory", "--colour", "3"], "no parameter '--colour'"),
     (["run", "node.memory", "--budget"], "without a value"),
     (["run", "node.memory", "--budget", "-1"], "--budget -1: out of bounds"),
@@ -111,6 +136,51 @@ def test_wrong_input_of_other_verbs_is_one_line(
     arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expect_refusal(arguments, named, capsys)
+
+
+def test_help_is_a_command_too_and_has_the_verbs_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [title for title in GROUPS if f"  {title}" in lines] == list(GROUPS)
+    assert lines.index("  qualify") < lines.index("  node") < lines.index("  network")
+    assert main(["help", "net"]) == 0
+    assert "Qualify a network" in capsys.readouterr().out
+
+
+def test_a_slurm_without_its_controller_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """srun is there, and says which PMI it has; the controller is down."""
+    for program, text in (
+        ("srun", "echo MPI plugin types are... pmix pmi2"),
+        ("scontrol", "echo is DOWN; exit 1"),
+    ):
+        (tmp_path / program).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    expect_refusal(["net", "--launcher", "srun"], "Slurm's controller does not answer: is DOWN", capsys)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_is_not_judged_by_a_specification_of_other_measurements(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = Run.create("mem", ["assay", "mem"], path=Path("memory"))
+    run.append(
+        Measurement(name="node.memory", metric="bandwidth", unit="B/s", summary=Summary(n=1, median=1e9))
+    )
+    run.finish("complete")
+    expect_refusal(
+        ["judge", "memory", "rdma"], "rdma asks for node.rdma; memory measured node.memory", capsys
+    )
+
+
+def test_a_closed_output_is_refused_before_anything_is_measured() -> None:
+    command = f"{sys.executable} -m assay list >&-"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "standard output is closed; fix: send it to a file" in done.stderr
 
 
 def expect_refusal(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def run(
 @pytest.mark.statistical("1 in 500, estimated: a thread would have to end 20 ms late")
 def test_a_light_load_is_achieved(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Two stations of 8 Mbit/s with three steps, one of which both reads and writes: 8 MB/s in all."""
-    records = run(working_folder, "8 Mbit/s", capfd, "--budget", "2")
+    records = run(working_folder, "8 Mbit/s", capfd, "--budget", "2s")
     desired, measured, achieved = figures(records, "desired", "measured", "achieved")
     assert desired == 2 * 4 * 1e6
     assert achieved == pytest.approx(1, rel=0.01)
@@ -85,14 +85,14 @@ def test_a_light_load_is_achieved(working_folder: Path, capfd: pytest.CaptureFix
 
 
 def test_scale_halves_the_load(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    records = run(working_folder, "8 Mbit/s", capfd, "--budget", "1", "--scale", "50%")
+    records = run(working_folder, "8 Mbit/s", capfd, "--budget", "1s", "--scale", "50%")
     assert figures(records, "desired") == [2 * 4 * 0.5e6]
     steps = [r for r in records if r.get("metric") == "step_achieved"]
     assert [s["params"]["operation"] for s in steps] == ["write", "transpose", "read"]
 
 
 def test_an_impossible_load_is_late(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    records = run(working_folder, "100 Tbit/s", capfd, "--budget", "0.5")
+    records = run(working_folder, "100 Tbit/s", capfd, "--budget", "0.5s")
     achieved, late = figures(records, "achieved", "late")
     assert achieved < 0.5
     assert late > 0.9
@@ -102,7 +102,7 @@ def test_the_output_has_the_lines_of_mem_test(
     working_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (working_folder / "planted.toml").write_text(WORKLOAD.format(rate="800 Mbit/s"))
-    assert main(["mem", "--paced", "--workload", "planted.toml", "--budget", "0.5", "-o", "out"]) == 0
+    assert main(["mem", "--paced", "--workload", "planted.toml", "--budget", "0.5s", "-o", "out"]) == 0
     out = capfd.readouterr().out
     assert "Desired speed:   6.40 Gbit/s" in out
     for text in ("Measured speed:  ", " of desired)", "Average late:    ", "lateness of "):
@@ -113,7 +113,7 @@ def test_the_output_has_the_lines_of_mem_test(
 @pytest.mark.statistical("1 in 500, estimated: a thread would have to be 75 ms late at the signal")
 def test_ctrl_c_keeps_the_measurements(working_folder: Path) -> None:
     (working_folder / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
-    arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "100", "--json", "-o", "out"]
+    arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "100s", "--json", "-o", "out"]
     process = subprocess.Popen(
         [str(ASSAY), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -131,7 +131,7 @@ def test_ctrl_c_keeps_the_measurements(working_folder: Path) -> None:
 
 def test_ctrl_c_leaves_a_partial_run(working_folder: Path) -> None:
     (working_folder / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
-    arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "1000", "--json", "-o", "out"]
+    arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "1000s", "--json", "-o", "out"]
     process = subprocess.Popen(
         [str(ASSAY), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

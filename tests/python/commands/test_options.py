@@ -119,13 +119,13 @@ def test_sizes_and_durations_have_the_shared_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("20s", 20.0), ("3min", 180.0), ("500ms", 0.5), ("1h", 3600.0), ("20", 20.0)]
+    ("text", "seconds"), [("20s", 20.0), ("3min", 180.0), ("500ms", 0.5), ("1h", 3600.0)]
 )
 def test_durations_are_parsed(text: str, seconds: float) -> None:
     assert options.duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "5 parsec", "5 MB", "soon", ""])
+@pytest.mark.parametrize("text", ["0", "-1", "20", "-5s", "nan", "inf", "5 parsec", "5 MB", "soon", ""])
 def test_wrong_durations_are_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         options.duration(text)

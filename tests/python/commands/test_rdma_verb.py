@@ -36,17 +36,24 @@ def plant(root: Path, device: str) -> None:
     (port / "state").write_text("4: ACTIVE\n")
 
 
-@pytest.mark.parametrize("arguments", [[], ["-d", "mlx5_0"], ["-d", "mlx5_0", "--peer-device", "mlx5_1"]])
-def test_every_metric_is_waived_without_a_device(
-    machine: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["rdma", *arguments, "--json", "-o", "out"]) == 2
+def test_every_metric_is_waived_without_a_device(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rdma", "--json", "-o", "out"]) == 2
     report = json.loads(capsys.readouterr().out)
     measured = [r for r in report["records"] if r["kind"] == "measurement"]
     assert {r["metric"] for r in measured} == {"bandwidth", "peak", "message_rate", "corrupted", "wire"}
     assert {r["status"] for r in measured} == {"waived"}
     assert "no RDMA device" in measured[0]["reason"] or "without libibverbs" in measured[0]["reason"]
     assert report["run"]["outcome"] == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("arguments", [["-d", "mlx5_0"], ["-d", "mlx5_0", "--peer-device", "mlx5_1"]])
+def test_a_named_device_that_is_not_there_is_one_line(
+    machine: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rdma", *arguments, "-o", "out"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1 and "-d mlx5_0: " in captured.err
+    assert not Path("out").exists()
 
 
 def test_every_metric_is_waived_if_libibverbs_finds_no_device(

@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.programs,
     pytest.mark.skipif(not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"),
 ]
-SHORT = ["--budget", "0.02", "--repeats", "2", "--bytes", "4MiB"]
+SHORT = ["--budget", "0.02s", "--repeats", "2", "--bytes", "4MiB"]
 ROOT = Path(__file__).parents[3]
 
 
@@ -98,13 +98,13 @@ def test_a_file_of_the_user_is_not_overwritten(folder: Path, capfd: pytest.Captu
     ],
 )
 def test_bad_input_is_one_line(capfd: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
-    assert main(["io", "device", *arguments, "--budget", "0.02", "-o", "out"]) == 2
+    assert main(["io", "device", *arguments, "--budget", "0.02s", "-o", "out"]) == 2
     captured = capfd.readouterr()
     assert message in captured.err + captured.out and "Traceback" not in captured.err
 
 
 def test_ctrl_c_keeps_the_measurements_and_removes_the_file(folder: Path) -> None:
-    command = [sys.executable, "-m", "assay", "io", "device", "disk", "--budget", "1", "--repeats", "1", "-o", "out",
+    command = [sys.executable, "-m", "assay", "io", "device", "disk", "--budget", "1s", "--repeats", "1", "-o", "out",
                "--bytes", "4MiB", "--threads", "1"]  # fmt: skip
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

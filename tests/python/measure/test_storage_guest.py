@@ -31,7 +31,7 @@ def test_device_dax_is_measured_and_holds_the_store(
     out = tmp_path / "out"
     out.mkdir()
     sweep = (
-        "io device /dev/dax0.0 --overwrite --bytes 8MiB --threads 1 --sizes 4k,64k --budget 0.02 --repeats 1"
+        "io device /dev/dax0.0 --overwrite --bytes 8MiB --threads 1 --sizes 4k,64k --budget 0.02s --repeats 1"
     )
     bench = "io bench ior --mpi openmpi -n 2 --repeats 1 --accelerated --timeout 200s --folder /mnt/pmem"
     bench += " --store /dev/dax0.0"

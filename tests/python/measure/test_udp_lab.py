@@ -34,7 +34,7 @@ ASSAY = Path(__file__).parents[3] / "assay"
 MBIT = 1e6 / 8
 OFFERED = 300 * MBIT
 LIMIT_S = 240  # against hangs
-LOAD = ["--streams", "5", "--rate", "60 Mbit/s", "--budget", "1.5"]
+LOAD = ["--streams", "5", "--rate", "60 Mbit/s", "--budget", "1.5s"]
 
 SPECIFICATION = """
 title = "a port that takes what is sent"
@@ -232,7 +232,7 @@ def test_sender_and_receiver_are_started_by_hand(lab: Lab, tmp_path: Path) -> No
 def test_a_killed_sender_is_named_and_its_data_counted(lab: Lab, tmp_path: Path) -> None:
     """The received messages are counted. A run without its sender's final message never passes."""
     receive = ["udp", "receive", "-w", lab.address("h1"), "--json", "-o", str(tmp_path / "run")]
-    send = ["udp", "send", "-w", lab.address("h1"), *LOAD[:4], "--budget", "60", "-o", str(tmp_path / "run")]
+    send = ["udp", "send", "-w", lab.address("h1"), *LOAD[:4], "--budget", "60s", "-o", str(tmp_path / "run")]
     with running_on(lab, "h1", receive) as receiver:
         await_text(receiver, "waiting for a sender")
         with running_on(lab, "h0", send):
@@ -291,7 +291,7 @@ def test_a_firewall_that_drops_data_or_everything_is_reported(
 def test_ctrl_c_keeps_the_measurements(lab: Lab, tmp_path: Path) -> None:
     arguments = ["udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD[:4]]
     process = subprocess.Popen(
-        [str(ASSAY), *arguments, "--budget", "60", "-o", str(tmp_path / "run")],
+        [str(ASSAY), *arguments, "--budget", "60s", "-o", str(tmp_path / "run")],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     await_data(lab, "h1", OFFERED)
@@ -351,7 +351,7 @@ def test_a_sender_without_a_receiver_is_refused(lab: Lab, tmp_path: Path) -> Non
 def test_json_output_has_the_metrics(lab: Lab, tmp_path: Path) -> None:
     done = subprocess.run(
         [str(ASSAY), "udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD[:4],
-         "--budget", "0.3", "--json", "-o", str(tmp_path / "run")],
+         "--budget", "0.3s", "--json", "-o", str(tmp_path / "run")],
         capture_output=True, text=True, timeout=LIMIT_S,
     )  # fmt: skip
     report: dict[str, Any] = json.loads(done.stdout)

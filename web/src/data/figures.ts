@@ -132,10 +132,9 @@ function traits({ subject = {}, params = {} }: Measurement): Map<string, string>
   if (device) traitsByKey.set("device", device);
   if (typeof numa === "number") traitsByKey.set("numa", `node ${numa}`);
   for (const [name, value] of Object.entries(params)) {
-    traitsByKey.set(
-      `param ${name}`,
-      name === "size" ? exactSize(Number(value)) : formatParameters({ [name]: value as Scalar }),
-    );
+    const text =
+      name === "size" ? exactSize(Number(value)) : formatParameters({ [name]: value as Scalar });
+    if (text) traitsByKey.set(`param ${name}`, text);
   }
   return traitsByKey;
 }

@@ -109,6 +109,11 @@ const COUNTS: Record<string, string> = {
   threads: "thread",
   cores: "core",
 };
+// Parameters that are left out where they say nothing: no line was read before it was stored.
+const NOTHING = new Map([
+  ["line_reads", "none"],
+  ["stores", "none"],
+]);
 // Parameters that are shown without their name.
 const NAMELESS = new Set(["op", "operation", "schedule"]);
 // Parameters that are quantities, with their units.
@@ -126,6 +131,7 @@ const UNITS: Record<string, string> = {
 /** Parameters as text: "1 MiB, send, 1 in flight"; others as "name value". */
 export function formatParameters(params: Record<string, string | number | boolean>): string {
   return Object.entries(params)
+    .filter(([name, value]) => NOTHING.get(name) !== value)
     .map(([name, value]) => {
       if (name === "size" && typeof value === "number") return exactSize(value);
       if (typeof value === "boolean") return value ? name : `not ${name}`;
@@ -134,7 +140,7 @@ export function formatParameters(params: Record<string, string | number | boolea
         return `${name.replace("_", " ")} ${quantity(value, UNITS[name])}`;
       if (COUNTS[name])
         return `${value} ${COUNTS[name]}${value === 1 || name === "inflight" ? "" : "s"}`;
-      return `${name} ${value}`;
+      return `${name.replaceAll("_", " ")} ${value}`;
     })
     .join(", ");
 }

@@ -1,5 +1,6 @@
 // The network's model: capacities by cabinet and host, and curves of measured and simulated points.
 
+import { fold } from "./hosts";
 import type { Capacity, Comparison } from "./records";
 
 export interface Cabinet {
@@ -47,6 +48,37 @@ export function platform(capacities: readonly Capacity[]): Platform {
   }
   result.cabinets = [...cabinets.values()];
   return result;
+}
+
+const SIMILAR = 0.03; // relative; hosts whose capacities differ less share a row
+
+/** The capacities with similar hosts of a cabinet in one row: the median, and the interval that holds all of them. */
+export function folded(capacities: readonly Capacity[]): Capacity[] {
+  const groups: Capacity[][] = [];
+  for (const capacity of capacities) {
+    const group = groups.find(([first]) => first!.level === "host" && isSimilar(first!, capacity));
+    if (group) group.push(capacity);
+    else groups.push([capacity]);
+  }
+  return groups.map((group) => {
+    if (group.length === 1) return group[0]!;
+    const middle = group.toSorted((a, b) => (a.value ?? 0) - (b.value ?? 0))[group.length >> 1]!;
+    const ends = (end: "low" | "high") => group.flatMap((one) => one[end] ?? []);
+    return {
+      ...middle,
+      resource: fold(group.map(({ resource }) => resource)),
+      low: ends("low").length > 0 ? Math.min(...ends("low")) : null,
+      high: ends("high").length > 0 ? Math.max(...ends("high")) : null,
+    };
+  });
+}
+
+function isSimilar(first: Capacity, other: Capacity): boolean {
+  const key = ({ level, cabinet, direction, state, unit }: Capacity) =>
+    JSON.stringify([level, cabinet ?? "", direction, state, unit]);
+  if (key(first) !== key(other)) return false;
+  const [a, b] = [first.value ?? null, other.value ?? null];
+  return a === null || b === null ? a === b : Math.abs(a - b) <= SIMILAR * a;
 }
 
 export interface Overlaid {

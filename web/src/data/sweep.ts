@@ -42,7 +42,12 @@ export function sweeps(points: readonly Measurement[]): Sweep[] {
     const order = operations(sweep);
     sweep.rows.sort((a, b) => order.indexOf(a.op) - order.indexOf(b.op) || a.size - b.size);
   }
-  return [...sweeps.values()];
+  // Sizes that were left out have parameters of their own: their sweep, without a value, comes last.
+  return [...sweeps.values()].sort((a, b) => Number(isMeasured(b)) - Number(isMeasured(a)));
+}
+
+function isMeasured({ rows }: Sweep): boolean {
+  return rows.some(({ metrics }) => Object.values(metrics).some((m) => medianOf(m) !== undefined));
 }
 
 /** Parameters without the number of iterations, which differs between the sizes of one sweep. */

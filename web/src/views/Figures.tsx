@@ -42,16 +42,22 @@ function Bars({ group }: { group: BarGroup }) {
           <BarRow key={bar.label} bar={bar} group={group} scale={scale} />
         ))}
       </div>
-      {group.limits.length > 0 && (
-        <p class="soft">
-          {group.limits
-            .map(
-              ({ value, atLeast }) =>
-                `│ required: ${atLeast ? "at least" : "at most"} ${quantity(value, group.unit)}`,
-            )
-            .join("; ")}
-        </p>
-      )}
+      <p class="soft bars-legend">
+        <span>
+          <i class="bars-bar" /> median
+        </span>
+        {group.bars.some((bar) => bar.low !== undefined) && (
+          <span>
+            <i class="bars-spread" /> 5th to 95th percentile
+          </span>
+        )}
+        {group.limits.map(({ value, atLeast }) => (
+          <span key={value}>
+            <i class="bars-limit" /> required: {atLeast ? "at least" : "at most"}{" "}
+            {quantity(value, group.unit)}
+          </span>
+        ))}
+      </p>
     </figure>
   );
 }

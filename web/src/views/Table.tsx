@@ -173,7 +173,11 @@ function TableRow<T>({ row, columns, index }: { row: T; columns: Column<T>[]; in
   return (
     <tr aria-rowindex={index + 2} data-row>
       {columns.map((column) => (
-        <td key={column.id} class={column.numeric ? "numeric" : undefined}>
+        <td
+          key={column.id}
+          class={column.numeric ? "numeric" : undefined}
+          data-label={column.header}
+        >
           {column.show ? column.show(row) : (column.value(row) ?? "–")}
         </td>
       ))}

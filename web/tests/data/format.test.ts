@@ -89,3 +89,8 @@ test("a margin beyond ten times the required value is shown as a bound", () => {
   expect(percent(5891)).toBe("> +1000 %");
   expect(percent(-5891)).toBe("< −1000 %");
 });
+
+test("parameters that say nothing are left out, and names are words", () => {
+  const params = { operation: "read", stores: "none", line_reads: "none", memory_node: 0 };
+  expect(formatParameters(params)).toBe("read, memory node 0");
+});

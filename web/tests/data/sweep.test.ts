@@ -60,3 +60,14 @@ test("the median is the summary's, else the first sample, else undefined", () =>
   expect(medianOf({ ...measured, summary: { median: 2 } } as unknown as Measurement)).toBe(2);
   expect(medianOf(undefined)).toBeUndefined();
 });
+
+test("a sweep without a value comes last, whatever was recorded first", () => {
+  const leftOut: Measurement = {
+    ...point("bandwidth", { size: 1, op: "send" }),
+    samples: [],
+    summary: null,
+    status: "waived",
+  };
+  const [first, last] = sweeps([leftOut, point("bandwidth", { size: 2, op: "send", peers: 7 }, 3)]);
+  expect([first!.rows[0]!.size, last!.rows[0]!.size]).toEqual([2, 1]);
+});

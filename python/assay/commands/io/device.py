@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import socket
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,9 +96,14 @@ def _site_and_hosts(args: argparse.Namespace) -> tuple[Site, list[str]]:
 
 
 def _params(args: argparse.Namespace, site: Site) -> dict[str, Scalar]:
+    if not args.path.strip():
+        raise UserError("no path is named", "give a folder, a file or a device, e.g. /dev/shm")
     path = Path(args.path)
     if site.name == "here" and not path.exists() and not path.parent.is_dir():
         raise UserError(f"{path} does not exist", "give a folder, a file or a device, e.g. /dev/shm")
+    existing = path if path.exists() else path.parent
+    if site.name == "here" and "write" in (args.op or "write") and not _is_writable(existing):
+        raise UserError(f"{path}: nothing can be written there", "name another folder, or --op read")
     params: dict[str, Scalar] = {"path": str(path.absolute())}
     for option in ("sizes", "threads"):
         if getattr(args, option):
@@ -107,3 +114,14 @@ def _params(args: argparse.Namespace, site: Site) -> dict[str, Scalar]:
     if args.overwrite:
         params["overwrite"] = True
     return params
+
+
+def _is_writable(path: Path) -> bool:
+    """Whether files can be made there. The superuser has the right to write everywhere, so a folder is tried."""
+    if not path.is_dir():
+        return os.access(path, os.W_OK)
+    try:
+        with tempfile.TemporaryFile(dir=path):
+            return True
+    except OSError:
+        return False

@@ -35,9 +35,9 @@ SUB_VERBS: list[SubVerb] = [
 
 
 class Numa:
-    """NUMA profile of a program: which node each page is on, who touched it first, and who uses it from afar. Page
-    faults are watched and pages are looked up, so that any program can be profiled at little cost; its output and
-    exit status are unchanged."""
+    """NUMA profile of a program: which node each page is on, and who uses it from afar. Page
+    faults are watched and pages are looked up, with who touched them first, so that any program can be profiled at
+    little cost; its output and exit status are unchanged."""
 
     name = "numa"
     takes_program = True

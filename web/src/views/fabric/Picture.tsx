@@ -3,6 +3,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 
+import { distinctParts, shortened } from "../../data/names";
 import { viewOf, type Item, type Line } from "../../data/fabricView";
 import type { Plan } from "../../data/plan";
 
@@ -42,6 +43,13 @@ export function Picture({ plan, loads, cable, onCable }: Props) {
   const linesByLoad = view.lines
     .map((line) => ({ line, load: maxLoad(line, loads) }))
     .sort((a, b) => a.load - b.load); // so that loaded lines are on top
+  const nameOf = (item: number) => view.items[item]!.name;
+  const names = new Map([
+    ...distinctParts(view.items.map(({ name }) => name)), // for a level of one switch
+    ...view.rows
+      .filter((row) => row.length > 1)
+      .flatMap((row) => [...distinctParts(row.map(nameOf))]),
+  ]);
   return (
     <>
       <Legend opened={opened} onWhole={() => open(null)} />
@@ -66,7 +74,13 @@ export function Picture({ plan, loads, cable, onCable }: Props) {
           );
         })}
         {view.items.map((item, k) => (
-          <Box key={item.name} item={item} place={places[k]!} onOpen={() => open(item)} />
+          <Box
+            key={item.name}
+            item={item}
+            name={names.get(item.name)!}
+            place={places[k]!}
+            onOpen={() => open(item)}
+          />
         ))}
       </svg>
     </>
@@ -118,7 +132,14 @@ function CableLine({ label, from, to, load, isChosen, onChoose }: CableProps) {
   );
 }
 
-function Box({ item, place, onOpen }: { item: Item; place: Place; onOpen: () => void }) {
+interface BoxProps {
+  item: Item;
+  name: string; // what tells it apart in its row; the tooltip has the whole name
+  place: Place;
+  onOpen: () => void;
+}
+
+function Box({ item, name, place, onOpen }: BoxProps) {
   const width = Math.min(BOX.width, place.room - 4);
   const isNamed = width > 40;
   const count = item.switches.length;
@@ -145,7 +166,7 @@ function Box({ item, place, onOpen }: { item: Item; place: Place; onOpen: () => 
       <rect x={-width / 2} y={-BOX.height / 2} width={width} height={BOX.height} rx={4} />
       {isNamed && (
         <text y={4} text-anchor="middle">
-          {count > 1 ? `${count} switches` : short(item.name)}
+          {count > 1 ? `${count} switches` : shortened(name, 9)}
         </text>
       )}
       {hosts && isNamed && (
@@ -170,8 +191,4 @@ function placesOf(rows: number[][], items: number, height: number): Place[] {
 
 function maxLoad({ links }: Line, loads: Uint32Array): number {
   return links.reduce((most, link) => Math.max(most, loads[link]!), 0);
-}
-
-function short(name: string): string {
-  return name.length > 9 ? `${name.slice(0, 8)}…` : name;
 }

@@ -18,6 +18,7 @@ import { ProfilePage, type Headline, type Tab } from "../profile/ProfilePage";
 import type { Selection } from "../profile/props";
 import { Source } from "../profile/Source";
 import { Stacks } from "../profile/Stacks";
+import { useView } from "../profile/useView";
 import { FirstTouch } from "./FirstTouch";
 import { Fragments } from "./Fragments";
 import { OverTime } from "./OverTime";
@@ -38,7 +39,7 @@ interface Props {
 
 export function Heap({ pages, others }: Props) {
   const [process, setProcess] = useState(0);
-  const [view, setView] = useState("summary");
+  const [view, setView] = useView("summary");
   const [metricKey, setMetric] = useState("bytes");
   const [selection, setSelection] = useState<Selection | undefined>();
   const page = pages[process]!;

@@ -1,10 +1,11 @@
 // The summary of a heap profile: totals of the program, and the functions with the largest figures.
 
-import { quantity } from "../../data/format";
+import { NONE, quantity } from "../../data/format";
 import { formatCountOrQuantity, share, ShareBar } from "../profile/Figure";
 import type { HeapViewProps } from "./props";
 
 const TOP = 5;
+const COARSE_S = 0.01; // heaptrack writes the time every 10 ms
 const TOP_METRICS = ["bytes", "count", "peak", "leaked", "malloc_time", "temporary"];
 
 export function Summary(props: HeapViewProps) {
@@ -42,7 +43,10 @@ function tiles({ model }: HeapViewProps): [string, string, string][] {
     );
   const malloc = calls(["malloc", "calloc", "memalign", "realloc"]);
   const free = calls(["free"]);
-  const rate = most(timeline.bytes) / timeline.step;
+  // An imported profile has no samples of the process, and its clock is coarser than a step.
+  const isSampled = most(timeline.virtual) > 0;
+  const rate = isSampled || timeline.step >= COARSE_S ? most(timeline.bytes) / timeline.step : NaN;
+  const known = (value: number, unit: string) => (value > 0 ? quantity(value, unit) : NONE);
   const variable = objects.reduce((sum, entry) => sum + entry.data + entry.bss, 0);
   const perThread = objects.reduce((sum, entry) => sum + entry.tls, 0);
   return [
@@ -51,16 +55,8 @@ function tiles({ model }: HeapViewProps): [string, string, string][] {
       quantity(seconds, "s"),
       `${threads.length} thread${threads.length === 1 ? "" : "s"}`,
     ],
-    [
-      "Physical memory, peak",
-      timeline.resident.length ? quantity(most(timeline.resident), "B") : "–",
-      "",
-    ],
-    [
-      "Virtual memory, peak",
-      timeline.virtual.length ? quantity(most(timeline.virtual), "B") : "–",
-      "",
-    ],
+    ["Physical memory, peak", known(most(timeline.resident), "B"), ""],
+    ["Virtual memory, peak", known(most(timeline.virtual), "B"), ""],
     [
       "Requested memory, peak",
       quantity(totals.peak, "B"),
@@ -84,23 +80,27 @@ function tiles({ model }: HeapViewProps): [string, string, string][] {
     ],
     [
       "Peak allocation rate",
-      Number.isFinite(rate) ? quantity(rate, "B/s") : "–",
+      quantity(rate, "B/s"),
       `mean ${seconds ? quantity(totals.bytes / seconds, "B/s") : "–"}`,
     ],
     [
       "Time in malloc",
-      quantity(malloc, "s"),
-      seconds ? `${share(malloc / seconds)} of the run` : "",
+      known(malloc, "s"),
+      seconds && malloc ? `${share(malloc / seconds)} of the run` : "",
     ],
-    ["Time in free", quantity(free, "s"), seconds ? `${share(free / seconds)} of the run` : ""],
+    [
+      "Time in free",
+      malloc ? quantity(free, "s") : NONE,
+      seconds && malloc ? `${share(free / seconds)} of the run` : "",
+    ],
     [
       "Largest stack",
-      quantity(most(threads.map((entry) => entry.deepest)), "B"),
+      known(most(threads.map((entry) => entry.deepest)), "B"),
       "of a thread, where it allocates",
     ],
     [
       "Variables",
-      quantity(variable, "B"),
+      objects.length ? quantity(variable, "B") : NONE,
       `${variables.length} largest listed; ${quantity(perThread, "B")} for each thread`,
     ],
     [

@@ -6,7 +6,7 @@ import { useMemo } from "preact/hooks";
 import { Curves } from "../../charts/Curves";
 import { Overlay } from "../../charts/Overlay";
 import { percent, quantity } from "../../data/format";
-import { overlaid, platform, type Overlaid } from "../../data/model";
+import { folded, overlaid, platform, type Overlaid } from "../../data/model";
 import type { Capacity, Comparison } from "../../data/records";
 import { Table, type Column } from "../Table";
 import { formatCapacity, Picture } from "./Picture";
@@ -20,6 +20,7 @@ export function Model({
   comparisons: Comparison[];
 }) {
   const picture = useMemo(() => platform(capacities), [capacities]);
+  const rows = useMemo(() => folded(capacities), [capacities]);
   const curves = useMemo(() => overlaid(comparisons), [comparisons]);
   const rates = useMemo(() => panels(curves.filter(({ unit }) => unit === "B/s")), [curves]);
   const times = curves.filter(({ unit }) => unit === "s");
@@ -27,11 +28,7 @@ export function Model({
     <section id="model">
       <h2>The network's model</h2>
       <Picture platform={picture} />
-      <Table
-        caption="Capacities with 95 % interval and source"
-        columns={CAPACITIES}
-        rows={capacities}
-      />
+      <Table caption="Capacities with 95 % interval and source" columns={CAPACITIES} rows={rows} />
       {curves.length > 0 && (
         <>
           <h3>Simulated against measured</h3>

@@ -4,6 +4,7 @@
 
 import { quantity } from "../../data/format";
 import type { Cabinet, Host, Platform } from "../../data/model";
+import { shortened } from "../../data/names";
 import type { Capacity } from "../../data/records";
 
 const WIDTH = 236;
@@ -22,7 +23,10 @@ export function Picture({ platform }: { platform: Platform }) {
   const fastest = Math.max(
     ...cabinets.flatMap((cabinet) => cabinet.hosts.map((host) => host.up?.value ?? 0)),
   );
-  const top = several ? 48 : 4;
+  const full = columns * (WIDTH + 16) - 16;
+  const between = `between cabinets: ${formatCapacity(platform.backbone)} ${alternatives(platform.backbone)}`;
+  const trunkLines = wrapped(between.trim(), full - 20, 13);
+  const top = several ? 32 + TEXT * trunkLines.length : 4;
   return (
     <svg
       class="platform"
@@ -33,10 +37,19 @@ export function Picture({ platform }: { platform: Platform }) {
     >
       {several && (
         <g>
-          <rect x={0} y={4} width={columns * (WIDTH + 16) - 16} height={24} rx={4} class="trunk" />
-          <text x={10} y={21}>
-            between cabinets: {formatCapacity(platform.backbone)} {alternatives(platform.backbone)}
-          </text>
+          <rect
+            x={0}
+            y={4}
+            width={full}
+            height={8 + TEXT * trunkLines.length}
+            rx={4}
+            class="trunk"
+          />
+          {trunkLines.map((line, index) => (
+            <text key={index} x={10} y={21 + index * TEXT}>
+              {line}
+            </text>
+          ))}
         </g>
       )}
       {cabinets.map((cabinet, index) => (
@@ -78,7 +91,9 @@ function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
       )}
       <rect width={WIDTH} height={height} rx={6} class="cabinet" />
       <text x={10} y={18} class="name">
-        {cabinet.name} ({cabinet.hosts.length} {cabinet.hosts.length === 1 ? "host" : "hosts"})
+        <title>{cabinet.name}</title>
+        {shortened(cabinet.name, 20)} ({cabinet.hosts.length}{" "}
+        {cabinet.hosts.length === 1 ? "host" : "hosts"})
       </text>
       {lines.map((line, index) => (
         <text key={index} x={10} y={36 + index * TEXT} class="small">
@@ -120,7 +135,7 @@ function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
 function linesOf(cabinet: Cabinet, trunk: boolean): string[] {
   const line = (name: string, capacity: Capacity | undefined) => {
     const limits = alternatives(capacity);
-    return [`${name}: ${formatCapacity(capacity)}`, ...(limits ? [`  ${limits}`] : [])];
+    return [`${name}: ${formatCapacity(capacity)}`, ...(limits ? [limits] : [])];
   };
   return [
     ...(trunk ? line("to the others", cabinet.up) : []),
@@ -129,7 +144,23 @@ function linesOf(cabinet: Cabinet, trunk: boolean): string[] {
     ...line("inside", cabinet.inside),
     `a host: up ${range(cabinet.hosts, "up")}, down ${range(cabinet.hosts, "down")}`,
     `a host both ways: ${range(cabinet.hosts, "limiter")}`,
-  ];
+  ].flatMap((text) => wrapped(text, WIDTH - 20, 11));
+}
+
+const CHARACTER = 0.56; // mean width over the size of the font, in px
+
+/** The text in lines of at most ``width`` px; a word that is longer alone has its end alone. */
+function wrapped(text: string, width: number, size: number): string[] {
+  const length = Math.floor(width / (CHARACTER * size));
+  const lines: string[] = [];
+  for (const word of text.trim().split(" ")) {
+    const last = lines.at(-1);
+    const piece = shortened(word, length);
+    if (last !== undefined && last.length + 1 + piece.length <= length)
+      lines[lines.length - 1] = `${last} ${piece}`;
+    else lines.push(piece);
+  }
+  return lines;
 }
 
 /** "(up link of a or down link of b)": the limits that each explain a figure; empty where there is one. */

@@ -16,6 +16,7 @@ import { ProfilePage, type Headline, type Tab } from "../profile/ProfilePage";
 import type { Selection } from "../profile/props";
 import { Source } from "../profile/Source";
 import { Stacks } from "../profile/Stacks";
+import { useView } from "../profile/useView";
 import { Advice } from "./Advice";
 import { FirstTouches } from "./FirstTouches";
 import { Matrices } from "./Matrices";
@@ -35,7 +36,7 @@ interface Props {
 
 export function Numa({ pages, others }: Props) {
   const [process, setProcess] = useState(0);
-  const [view, setView] = useState("summary");
+  const [view, setView] = useView("summary");
   const [metricKey, setMetric] = useState<string | undefined>();
   const [selection, setSelection] = useState<Selection | undefined>();
   const page = pages[process]!;
