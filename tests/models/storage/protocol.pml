@@ -48,6 +48,11 @@
 #define TRUNCATIONS 0
 #endif
 
+/* WRITERS, WRITTEN: the ring and the cell of each record, a decimal digit each, the last one for the first record.
+ * EVICTOR: the only ring that evicts. If they are not defined, all are searched. */
+#define DIGIT(digits, s) ((s) == 1 -> (digits) % 10 : ((s) == 2 -> (digits) / 10 % 10 : \
+    ((s) == 3 -> (digits) / 100 % 10 : (digits) / 1000)))
+
 #define CELLS (FILES * BYTES)
 #define FILE(cell) ((cell) / BYTES)
 #define NODE(ring) ((ring) * NODES / RINGS)
@@ -57,9 +62,9 @@
 #else
 #define UNDRAINED(node) (undrained[node] != 0)
 #endif
-/* The ranks of the communicator of a collective call: all, or (OUTSIDE) not the second. */
+/* The ranks of the communicator of a collective call: all, or (OUTSIDE) not the second, or (`alone`) only that. */
 #ifdef OUTSIDE
-#define IN_COMM(ring) ((ring) != 1)
+#define IN_COMM(ring) (((ring) == 1) == alone)
 #else
 #define IN_COMM(ring) true
 #endif
@@ -96,14 +101,21 @@ byte settled[SLOTS];
 byte evicted_newest[SLOTS];
 bit error[SLOTS];
 bit repeats[SLOTS];           /* failed writes were repeated */
-bit repeats_seen[SLOTS];      /* by the collective calls */
+#ifdef OUTSIDE
+bit alone; /* the rank outside of the communicator calls, through a handle of its own */
+bit repeats_seen[2 * SLOTS];  /* by the collective calls through a handle */
+#define REPEATS_SEEN(slot) repeats_seen[alone * SLOTS + (slot)]
+#else
+bit repeats_seen[SLOTS];
+#define REPEATS_SEEN(slot) repeats_seen[slot]
+#endif
 bit repeats_unsettled[SLOTS]; /* what is not settled counts as not written */
 bit deleted[FILES];
 
 /* Of a rank. */
 byte evictable_to[RINGS];    /* the guard has let these records go */
 byte resolved_before[RINGS]; /* a sequence */
-bit unresolved[RINGS];       /* the last rewrite has failed */
+byte unresolved[RINGS];      /* a sequence: from there on the last rewrite has failed; 0: nowhere */
 
 /* The fsync of a slot: who holds its lock, and what it has noted. */
 #define NOBODY 0
@@ -165,7 +177,7 @@ byte promised[CELLS]; /* the newest byte of which a sync or close at level file 
 byte ordered[FILES];  /* older records were there when a sync of all nodes has succeeded */
 byte cut[FILES];      /* the newest truncation that has returned */
 bit contested[CELLS]; /* several nodes have written it since it was settled: without a sync it has no order after a kill */
-bit excused[CELLS];   /* its newest data were lost with a node, before a sync at level file */
+bit excused[CELLS];   /* its newest data were lost with a node, before a sync at level file, or the job tells that */
 
 bit left_byte_is_safe = 1;
 bit evicted_byte_is_durable = 1;
@@ -293,9 +305,14 @@ inline oldest_published(node, file, result) {
 #define NOTES_LEDGER(node, file) true
 #endif
 
+#ifdef RULE_EVICTED_NEWEST
+#define AFTER_EVICTED(slot) 0
+#else
+#define AFTER_EVICTED(slot) (evicted_newest[slot] + 1)
+#endif
 /* repeated_from: after an error data from there on are written again. */
-#define REPEATED_FROM(slot) (repeats_unsettled[slot] && MAX(settled[slot], evicted_newest[slot] + 1) < durable[slot] -> \
-    MAX(settled[slot], evicted_newest[slot] + 1) : durable[slot])
+#define REPEATED_FROM(slot) (repeats_unsettled[slot] && MAX(settled[slot], AFTER_EVICTED(slot)) < durable[slot] -> \
+    MAX(settled[slot], AFTER_EVICTED(slot)) : durable[slot])
 
 /* Whether record s has data of node and file that a drain or a retry may write: nothing of it is superseded, cut off or
  * of a deleted file. */
@@ -441,6 +458,11 @@ inline begin_sync(node, file) {
 #define ERROR_AFTER_SYNC(node, file) error[SLOT(node, file)]
 #define IS_COVERED(node, file) (durable[SLOT(node, file)] >= promised_by[SLOT(node, file)])
 #endif
+#ifdef RULE_REPEATS_COVERED
+#define COVERS_REPEATS(node, file) sync_is_written[SLOT(node, file)]
+#else
+#define COVERS_REPEATS(node, file) (sync_is_written[SLOT(node, file)] && !error[SLOT(node, file)])
+#endif
 /* sync: notes the result under the drain's lock; gives the right back unless another fsync is needed. */
 inline end_sync(node, file, succeeded) {
     d_step {
@@ -449,7 +471,7 @@ inline end_sync(node, file, succeeded) {
         :: !b ->
             durable[SLOT(node, file)] = MAX(durable[SLOT(node, file)], sync_before[SLOT(node, file)]);
             if
-            :: sync_is_written[SLOT(node, file)] -> repeats_unsettled[SLOT(node, file)] = 0
+            :: COVERS_REPEATS(node, file) -> repeats_unsettled[SLOT(node, file)] = 0
             :: else
             fi;
 #ifdef FAULT_10
@@ -530,7 +552,14 @@ inline retry(node, file) {
     :: else -> break
     od;
     if
-    :: repeats[SLOT(node, file)] -> repeats_seen[SLOT(node, file)] = 0
+    :: repeats[SLOT(node, file)] ->
+#ifndef RULE_REPEATS_COVERED
+        sync_is_written[SLOT(node, file)] = 0; /* a running fsync may not cover it */
+#endif
+        repeats_seen[SLOT(node, file)] = 0;
+#ifdef OUTSIDE
+        repeats_seen[SLOTS + SLOT(node, file)] = 0
+#endif
     :: else
     fi;
     error[SLOT(node, file)] = b;
@@ -772,9 +801,33 @@ inline publish_superseded(ring, file) {
     }
 }
 
-/* Progress: the node has all older data in the file system, or (`on_medium`) writes nothing older again. */
+#ifdef RULE_UNRESOLVED_HOLDS
+#define HOLDS_BACK(rank, node) false
+#else
+#define HOLDS_BACK(rank, node) (NODE(rank) == (node) && unresolved[rank])
+#endif
+
+/* Progress::failed: nobody waits without a limit. */
+#if NODES > 1
+#define MAY_GIVE_UP (error[0] || error[SLOTS - 1] || unresolved[0] || unresolved[1] || unresolved[RINGS - 1])
+#else
+#define MAY_GIVE_UP (error[0])
+#endif
+
+/* Progress: the node has all older data in the file system, or (`on_medium`: Progress::durable) writes nothing older
+ * again, and no older data of other nodes may be in the place of its own. */
 inline progress(node, file, on_medium, result) {
     oldest_published(node, file, result);
+    m = 0;
+    do
+    :: m < RINGS && (on_medium) ->
+        if
+        :: HOLDS_BACK(m, node) && unresolved[m] < result -> result = unresolved[m]
+        :: else
+        fi;
+        m++
+    :: else -> break
+    od;
     if
     :: (error[SLOT(node, file)] || ((on_medium) && NEEDS_SYNC(SLOT(node, file)))) && durable[SLOT(node, file)] < result ->
         result = durable[SLOT(node, file)]
@@ -800,16 +853,17 @@ inline are_beyond(self, file, sequence, lasting, result) {
     k = 0; v = 0
 }
 
-/* winning_pieces: the rank's record that is the newest of the cell and has older data of other nodes below; 0: none. */
-inline find_winner(owner, cell, from, result) {
+/* winning_pieces: the rank's record from `from` to before `end` that is the newest of the cell and has older data of
+ * other ranks below; 0: none. */
+inline find_winner(owner, cell, from, end, result) {
     result = 0; j = 0;
     m = 1;
     do
     :: m < clock ->
         if
         :: place[m] != NOWHERE && !truncates[m] && cell_of[m] == (cell) && m > cut[FILE(cell)] ->
-            result = (ring_of[m] == (owner) && place[m] == DRAINED && m >= (from) -> m : 0);
-            j = j || NODE(ring_of[m]) != NODE(owner)
+            result = (ring_of[m] == (owner) && place[m] == DRAINED && m >= (from) && m < (end) -> m : 0);
+            j = j || ring_of[m] != (owner)
         :: else
         fi;
         m++
@@ -819,21 +873,22 @@ inline find_winner(owner, cell, from, result) {
     m = 0; j = 0
 }
 
-/* The newest of the rank's drained records, the newest sequence of other nodes in its unsettled bytes, and whether it
- * has newest bytes over older ones of other nodes. */
-inline find_conflicts(rank, file, from, newest, conflict, wins) {
-    newest = 0; conflict = 0; wins = 0;
+/* The oldest and the newest of the rank's drained records from `from` to before `end`, the newest sequence of other
+ * ranks in the unsettled bytes of these, and whether they have newest bytes over older ones of other ranks. */
+inline find_conflicts(rank, file, from, end, oldest, newest, conflict, wins) {
+    oldest = 0; newest = 0; conflict = 0; wins = 0;
     m = 1;
     do
     :: m < clock ->
         if
-        :: ring_of[m] == (rank) && place[m] == DRAINED && FILE(cell_of[m]) == (file) && m >= (from) ->
+        :: ring_of[m] == (rank) && place[m] == DRAINED && FILE(cell_of[m]) == (file) && m >= (from) && m < (end) ->
+            oldest = (oldest -> oldest : m);
             newest = m;
             k = 1;
             do
             :: k < clock && !truncates[m] ->
                 if
-                :: place[k] != NOWHERE && NODE(ring_of[k]) != NODE(rank) && !truncates[k] && cell_of[k] == cell_of[m] &&
+                :: place[k] != NOWHERE && ring_of[k] != (rank) && !truncates[k] && cell_of[k] == cell_of[m] &&
                     m >= settled[SLOT(NODE(rank), file)] && k > cut[file] -> conflict = MAX(conflict, k)
                 :: else
                 fi;
@@ -848,7 +903,7 @@ inline find_conflicts(rank, file, from, newest, conflict, wins) {
     k = (file) * BYTES;
     do
     :: k < (file) * BYTES + BYTES ->
-        find_winner(rank, k, from, v);
+        find_winner(rank, k, from, end, v);
         wins = wins || v;
         k++
     :: else -> break
@@ -857,12 +912,12 @@ inline find_conflicts(rank, file, from, newest, conflict, wins) {
 }
 
 /* resolve: writes the rank's newest bytes again over those of other nodes. */
-inline rewrite(writing, file, from, failed) {
+inline rewrite(writing, file, from, end, failed) {
     k = (file) * BYTES;
     do
     :: k < (file) * BYTES + BYTES ->
         d_step {
-            find_winner(writing, k, from, v);
+            find_winner(writing, k, from, end, v);
             if
             :: v < settled[SLOT(NODE(writing), file)] -> v = 0
             :: else
@@ -940,11 +995,11 @@ inline evict(ring) {
 }
 
 /* sync, by the program. `resolves`: the rank `author` writes its newest bytes again before, in the same step. */
-inline sync(node, file, resolves, author, from, succeeded) {
+inline sync(node, file, resolves, author, from, end, succeeded) {
     atomic { MAY_TAKE_RIGHT(node, file) ->
         take_right(node, file, PROGRAM);
         if
-        :: resolves -> rewrite(author, file, from, b)
+        :: resolves -> rewrite(author, file, from, end, b)
         :: else
         fi;
         if
@@ -977,49 +1032,55 @@ inline sync(node, file, resolves, author, from, succeeded) {
 #define GUARDED MAX(newest, conflict)
 #endif
 #ifdef RULE_UNRESOLVED
-#define MARK_UNRESOLVED 0
+#define MARK_UNRESOLVED(ring) skip
 #else
-#define MARK_UNRESOLVED 1
+#define MARK_UNRESOLVED(ring) unresolved[ring] = (wins -> oldest : unresolved[ring])
 #endif
 
 #ifdef RULE_GUARD_LASTS
-#define GUARD_LIMIT(node) newest
+#define GUARD_END(node) clock
 #else
 /* What is durable now. Other data may be superseded before they leave. */
-#define GUARD_LIMIT(node) (newest < durable[node] -> newest : MAX(1, durable[node]) - 1)
+#define GUARD_END(node) durable[node]
 #endif
 
-/* prepare_eviction: lets the rank's drained records go. Otherwise nothing is done. */
+/* prepare_eviction: lets the rank's durable records go, or gives up, or does nothing. */
 inline guard(ring) {
     atomic {
         d_step {
             host = NODE(ring);
-            find_conflicts(ring, 0, 0, newest, conflict, wins);
+            end = GUARD_END(host);
+            find_conflicts(ring, 0, 0, end, oldest, newest, conflict, wins);
             i = GUARDED;
             are_beyond(host, 0, i, GUARD_WAITS_DURABLY, pushed);
             if
-            :: !wins && !conflict -> evictable_to[ring] = GUARD_LIMIT(host)
+            :: !wins && !conflict -> evictable_to[ring] = newest
             :: (wins || conflict) && pushed ->
-                evictable_to[ring] = (wins -> evictable_to[ring] : GUARD_LIMIT(host));
-                unresolved[ring] = unresolved[ring] || (wins && MARK_UNRESOLVED)
-            :: else -> wins = 0
+                evictable_to[ring] = (wins -> evictable_to[ring] : newest);
+                MARK_UNRESOLVED(ring)
+            :: else ->
+                if
+                :: MAY_GIVE_UP -> MARK_UNRESOLVED(ring)
+                :: else
+                fi;
+                wins = 0
             fi;
-            conflict = 0; pushed = 0; i = 0
+            oldest = 0; conflict = 0; pushed = 0; i = 0
         }
     }
     if
     :: wins ->
         ok = 1;
-        sync(host, 0, true, ring, 0, ok);
+        sync(host, 0, true, ring, 0, end, ok);
         d_step {
             if
-            :: ok -> unresolved[ring] = 0; evictable_to[ring] = GUARD_LIMIT(host)
+            :: ok -> unresolved[ring] = 0; evictable_to[ring] = newest
             :: else
             fi
         }
     :: else
     fi;
-    d_step { ok = 0; wins = 0; newest = 0; host = 0 }
+    d_step { ok = 0; wins = 0; newest = 0; end = 0; host = 0 }
 }
 
 /* resolve, in a collective call. Without an error it waits until the other nodes have drained or (`durably`) have it on
@@ -1029,7 +1090,7 @@ inline resolve(ring, until_durable, succeeded) {
     :: atomic {
         d_step {
             host = NODE(ring);
-            find_conflicts(ring, 0, resolved_before[ring], newest, conflict, wins);
+            find_conflicts(ring, 0, resolved_before[ring], clock, oldest, newest, conflict, wins);
             if
             :: !wins && !((until_durable) && conflict) -> wins = 0; pushed = 1
             :: else ->
@@ -1039,8 +1100,8 @@ inline resolve(ring, until_durable, succeeded) {
             newest = 0; conflict = 0; i = 0
         }
         if
-        :: pushed || error[0] || error[1] -> break
-        :: else -> wins = 0
+        :: pushed || MAY_GIVE_UP -> break
+        :: else -> wins = 0; oldest = 0
         fi }
     od;
     skip;
@@ -1050,16 +1111,16 @@ inline resolve(ring, until_durable, succeeded) {
         wins = wins && (pushed || !(until_durable));
 #endif
         if
-        :: wins -> unresolved[ring] = unresolved[ring] || MARK_UNRESOLVED
+        :: wins -> MARK_UNRESOLVED(ring)
         :: else
         fi;
         wins = wins && (pushed || !(until_durable));
-        pushed = 0
+        oldest = 0; pushed = 0
     }
     if
     :: wins ->
         written = 1;
-        sync(host, 0, true, ring, resolved_before[ring], written);
+        sync(host, 0, true, ring, resolved_before[ring], clock, written);
         d_step {
             succeeded = succeeded && written;
             if
@@ -1080,7 +1141,13 @@ inline resolve(ring, until_durable, succeeded) {
     }
 }
 
-#define RESTARTS (!repeats_seen[0] && repeats[0] || !repeats_seen[SLOTS - 1] && repeats[SLOTS - 1])
+/* were_writes_repeated, as the ranks of the communicator see it. */
+#define REPEATED(slot) (!REPEATS_SEEN(slot) && repeats[slot])
+#ifdef OUTSIDE
+#define RESTARTS (REPEATED(0) || (!alone && REPEATED(SLOTS - 1)))
+#else
+#define RESTARTS (REPEATED(0) || REPEATED(SLOTS - 1))
+#endif
 #define IS_RING_DRAINED(ring) (!undrained[ring])
 
 /* flush: of the ranks from `first` to `last` that are in the communicator. */
@@ -1107,13 +1174,13 @@ inline flush(first, last, waits_durably) {
         :: RESTARTS ->
             ring = 0;
             do
-            :: ring < RINGS -> resolved_before[ring] = 0; ring++
+            :: ring < RINGS -> resolved_before[ring] = (IN_COMM(ring) -> 0 : resolved_before[ring]); ring++
             :: else -> break
             od
         :: else
         fi;
-        repeats_seen[0] = repeats[0];
-        repeats_seen[SLOTS - 1] = repeats[SLOTS - 1];
+        REPEATS_SEEN(0) = repeats[0];
+        REPEATS_SEEN(SLOTS - 1) = repeats[SLOTS - 1];
         ring = first
     }
     do
@@ -1125,12 +1192,51 @@ inline flush(first, last, waits_durably) {
 }
 #endif
 
+#if NODES > 1
+/* repeat_unsettled: what is not settled counts as not written. The job tells that data which are older than evicted
+ * ones may be old in the file (`may_be_old`). */
+inline repeat_unsettled(node) {
+#ifndef RULE_REPEATS_UNSETTLED
+    repeats_unsettled[node] = 1;
+    error[node] = 1;
+#endif
+#ifndef RULE_MAY_BE_OLD
+    m = 1;
+    do
+    :: m <= evicted_newest[node] ->
+        if
+        :: place[m] == DRAINED && NODE(ring_of[m]) == (node) && m >= settled[node] && m > left[cell_of[m]] ->
+            excused[cell_of[m]] = 1
+        :: else
+        fi;
+        m++
+    :: else -> break
+    od;
+    m = 0
+#endif
+}
+#endif
+
+/* A sync of all ranks of the communicator (`node`: NODES) or of one node. A byte over which a rank outside of the
+ * communicator has written is not counted as promised, because only that rank's own sync or close writes it again. With
+ * STRICT it is, and synced_byte_is_durable is violated: a gap of the code. */
+#ifdef STRICT
+#define IS_OURS(sequence) true
+#else
+#define IS_OURS(sequence) (IN_COMM(ring_of[sequence]))
+#endif
 inline promise(file, node) {
-    /* `node`: NODES: all. */
     k = (file) * BYTES;
     do
     :: k < (file) * BYTES + BYTES ->
-        m = 1;
+        v = 0; m = 1;
+        do
+        :: m < clock ->
+            v = (!truncates[m] && cell_of[m] == k -> m : v);
+            m++
+        :: else -> break
+        od;
+        m = (v && IS_OURS(v) -> 1 : clock);
         do
         :: m < clock ->
             if
@@ -1148,7 +1254,7 @@ inline promise(file, node) {
         k++
     :: else -> break
     od;
-    m = 0; k = 0
+    m = 0; k = 0; v = 0
 }
 
 /* truncate: the file is cut, and the ranks from `first` to `last` publish it. */
@@ -1252,13 +1358,11 @@ inline cuts_now(result) {
 #else
 #define ONE_NODE_SYNC_WAITS true
 #endif
-#if defined(OUTSIDE) && !defined(RULE_ALL_RANKS)
-/* A rank outside has not resolved its bytes. */
-#define SETTLE skip
-#define SYNC_WAITS true
+/* has_all_ranks: a rank outside of the communicator has not resolved its bytes. */
+#if defined(OUTSIDE) && !defined(RULE_HAS_ALL_RANKS)
+#define HAS_ALL_RANKS false
 #else
-#define SETTLE settled[0] = durable[0]; settled[SLOTS - 1] = durable[SLOTS - 1]; ordered[0] = clock
-#define SYNC_WAITS false
+#define HAS_ALL_RANKS true
 #endif
 
 #ifdef NAMES
@@ -1286,6 +1390,22 @@ inline unlink(which) {
     :: CELLS > 1 -> variable = CELLS - 1 \
     fi
 
+#ifdef WRITERS
+#define CHOOSE_WRITER(variable) variable = DIGIT(WRITERS, clock)
+#else
+#define CHOOSE_WRITER(variable) CHOOSE_RING(variable)
+#endif
+#ifdef EVICTOR
+#define CHOOSE_EVICTOR(variable) variable = EVICTOR
+#else
+#define CHOOSE_EVICTOR(variable) CHOOSE_RING(variable)
+#endif
+#ifdef WRITTEN
+#define CHOOSE_WRITTEN(variable) variable = DIGIT(WRITTEN, clock)
+#else
+#define CHOOSE_WRITTEN(variable) CHOOSE_CELL(variable)
+#endif
+
 #define MUST_PUBLISH (must_resolve || must_publish)
 #define IS_DURABLE(node) (!UNDRAINED(node) && !error[node] && !NEEDS_SYNC(node))
 
@@ -1299,15 +1419,15 @@ proctype Program() {
     bit ok;
     byte node, ring, cell;
 #if NODES > 1
-    byte newest, conflict, host;
+    byte oldest, newest, end, conflict, host;
     bit wins, pushed, written, must_resolve, must_publish;
 #endif
     {
         do
         /* write */
         :: atomic { clock <= RECORDS ->
-            CHOOSE_RING(ring);
-            CHOOSE_CELL(cell);
+            CHOOSE_WRITER(ring);
+            CHOOSE_WRITTEN(cell);
             if
             :: gone[FILE(cell)]
 #ifdef NAMES
@@ -1332,22 +1452,22 @@ proctype Program() {
             ring = 0; cell = 0 }
 #ifndef NO_EVICTION
         /* evict */
-        :: atomic { clock > 1 -> CHOOSE_RING(ring); evict(ring); ring = 0 }
+        :: atomic { clock > 1 -> CHOOSE_EVICTOR(ring); evict(ring); ring = 0 }
 #if NODES > 1
         /* prepare_eviction */
-        :: atomic { clock > 1 -> CHOOSE_RING(ring) } guard(ring); ring = 0
+        :: atomic { clock > 1 -> CHOOSE_EVICTOR(ring) } guard(ring); ring = 0
 #endif
 #endif
 #if SYNCS > 0
         /* sync at level file, of all nodes */
         :: atomic { syncs > 0 && clock > 1 -> syncs--; ok = 1 }
 #if NODES > 1
-            flush(0, RINGS - 1, SYNC_WAITS);
+            flush(0, RINGS - 1, !HAS_ALL_RANKS);
 #else
             atomic { !UNDRAINED(0) && !drain_lock[0] -> ok = !error[0] }
 #endif
             do
-            :: node < NODES -> sync(node, 0, false, 0, 0, ok); node++
+            :: node < NODES -> sync(node, 0, false, 0, 0, 0, ok); node++
             :: else -> break
             od;
             atomic {
@@ -1374,7 +1494,11 @@ proctype Program() {
                         assert(!j);
 #endif
                         promise(0, NODES);
-                        SETTLE
+                        if
+                        :: HAS_ALL_RANKS ->
+                            settled[0] = durable[0]; settled[SLOTS - 1] = durable[SLOTS - 1]; ordered[0] = clock
+                        :: else
+                        fi
                     :: else
                     fi;
                     ok = 0
@@ -1386,7 +1510,7 @@ proctype Program() {
         /* sync at level file, through a handle of one node */
         :: atomic { self_syncs > 0 && clock > 1 -> self_syncs--; ok = 1; CHOOSE_RING(node) }
             flush(node, node, ONE_NODE_SYNC_WAITS);
-            sync(node, 0, false, 0, 0, ok);
+            sync(node, 0, false, 0, 0, 0, ok);
             atomic {
                 d_step {
                     if
@@ -1406,7 +1530,7 @@ proctype Program() {
             /* It fails if a file cannot be written. */
             do
             :: atomic {
-                d_step { cuts_now(ok); i = error[0] || error[SLOTS - 1] }
+                d_step { cuts_now(ok); i = MAY_GIVE_UP }
                 if
                 :: ok -> i = 0; break
                 :: !ok && i -> i = 0; break
@@ -1481,8 +1605,20 @@ proctype Program() {
         :: else -> break
         od;
         node = 0;
+#elif defined(OUTSIDE)
+        /* Both handles are closed, in any order. */
+        if
+        :: alone = 0
+        :: alone = 1
+        fi;
+        do
+        :: node < 2 -> flush(0, RINGS - 1, !HAS_ALL_RANKS); d_step { alone = !alone; node++ }
+        :: else -> break
+        od;
+        skip;
+        d_step { alone = 0; node = 0 };
 #else
-        flush(0, RINGS - 1, SYNC_WAITS);
+        flush(0, RINGS - 1, false);
 #endif
         d_step { ok = 0; closing = 1 }
         /* MPI_Finalize */
@@ -1524,7 +1660,7 @@ proctype Program() {
         }
         /* What supersedes other data is durable, or a file cannot be written. */
         if
-        :: atomic { must_publish && ((IS_DURABLE(0) && IS_DURABLE(1)) || error[0] || error[1]) -> must_publish = 0 }
+        :: atomic { must_publish && ((IS_DURABLE(0) && IS_DURABLE(1)) || MAY_GIVE_UP) -> must_publish = 0 }
         :: atomic { !must_publish -> skip }
         fi;
         do
@@ -1533,12 +1669,7 @@ proctype Program() {
             resolve(ring, false, ok);
             d_step {
                 if
-                :: !ok ->
-#ifndef RULE_REPEATS_UNSETTLED
-                    repeats_unsettled[NODE(ring)] = 1;
-                    error[NODE(ring)] = 1;
-#endif
-                    skip
+                :: !ok -> repeat_unsettled(NODE(ring))
                 :: else
                 fi;
                 unresolved[ring] = 0;
@@ -1587,7 +1718,7 @@ proctype Program() {
         fi;
         ok = 0; node = 0; ring = 0; cell = 0
 #if NODES > 1
-        ; newest = 0; conflict = 0; host = 0; wins = 0; pushed = 0; written = 0; must_resolve = 0; must_publish = 0
+        ; oldest = 0; newest = 0; end = 0; conflict = 0; host = 0; wins = 0; pushed = 0; written = 0; must_resolve = 0; must_publish = 0
 #endif
     }
 #if defined(PROBE_REMOVED) || defined(PROBE_RECOVERED)
