@@ -92,8 +92,7 @@ function headline({ model, select }: HeapViewProps): Headline[] {
       note: `${formatCountOrQuantity(totals.peak_count, "1")} blocks, after ${quantity(totals.peak_seconds, "s")}`,
     },
     {
-      label:
-        process.detached || trace.cut_off ? "In use at the end" : "Not freed",
+      label: process.detached || trace.cut_off ? "In use at the end" : "Not freed",
       value: quantity(totals.leaked, "B"),
       note: `${formatCountOrQuantity(totals.leaked_count, "1")} blocks`,
     },
