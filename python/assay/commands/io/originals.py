@@ -94,7 +94,7 @@ IOR_HELP = """IOR's own options (after '--' for those that Assay has too: -w, -o
   -C read another rank's data   -Z a random rank's, -X SEED   -Q N distance in nodes, with -Z least
   -l timestamp|offset|incompressible|random data   -G N signature of the data, also below 0
   -c collective   -F a file per process   -z random order   -p preallocate   -g barriers   -e fsync
-  -E existing file   -V file view   -Y sync each write   -d SECONDS pause   -v -q -H -A N no effect here
+  -E existing file   -V file view   -Y sync each write   -d SECONDS pause   -v -q -H -A N: none
   -D SECONDS stonewall   -O NAME=VALUE,... directives, such as stoneWallingWearOut=1,
   stoneWallingWearOutIterations=N, summaryFormat=JSON,summaryFile=FILE, and the options' long names"""
 
