@@ -164,7 +164,7 @@ def test_a_greeting_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureF
     [
         (
             "src/query_smp.c:1; umad (DR path slid 0; dlid 0; 0,1,7 Attr 0x11:0) bad status 110; timed out",
-            r":1: the device at path 0,1,7 did not answer: .*may be incomplete",
+            r":1: the node at the direct route 0,1,7 did not answer: .*may be incomplete",
         ),
         ("ibwarn: [77] mad_rpc: _do_madrpc failed", ":1: an error message: .*may be incomplete"),
     ],

@@ -126,7 +126,7 @@ def test_the_whole_grammar_of_topology_conf_is_read(text: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Include /missing/x.conf\n", ":1: Include: cannot read /missing/x.conf"),
+        ("Include /missing/x.conf\n", ":1: Include: /missing/x.conf: cannot be read"),
         ("Include t\n", "t is included already"),
         ("BlockName=b Nodes=n[1-2]\nBlockSizes=2\n", ":1: a topology of blocks: only trees are compared"),
         ("BlockName=b BlockIndex=0 Nodes=n[1-2] BlockSize=2\n", ":1: a topology of blocks: only trees"),
