@@ -115,6 +115,7 @@ OTHER_VERBS = [
     ),
     (["io", "device", ""], "no path is named"),
     (["io", "device", "/proc/foo"], "/proc/foo: nothing can be written there"),
+    (["io", "bench", "ior", "-n", "2", "--stock", "--", "-w", "-b", "512t"], "2 ranks write 1 PiB, and "),
     (["help", "dance"], "dance"),
     (["run", "node.memory", "--colour", "3"], "no parameter '--colour'"),
     (["run", "node.memory", "--budget"], "without a value"),
@@ -136,6 +137,16 @@ def test_wrong_input_of_other_verbs_is_one_line(
     arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expect_refusal(arguments, named, capsys)
+
+
+def test_a_path_without_programs_is_one_line(tmp_path: Path) -> None:
+    """The script needs dirname and readlink before it finds Python."""
+    script = Path(__file__).parents[3] / "assay"
+    run = subprocess.run(
+        ["/bin/sh", script, "list"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 2
+    assert run.stderr == f"assay: dirname and readlink are not in PATH: {tmp_path}\nfix: add /usr/bin to it\n"
 
 
 def test_help_is_a_command_too_and_has_the_verbs_in_groups(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,7 @@ from assay.measure.storage import (
 from assay.records.run import Run
 from assay.records.schema import Scalar
 from assay.records.storage import ACCELERATED, HDF5, IOR, METADATA, SOLVER, STOCK
+from assay.records.units import format_quantity
 from assay.report.h5bench import write_h5bench_csv
 from assay.report.ior import write_ior_json
 from assay.report.rdbench import write_rdbench_json
@@ -42,6 +44,7 @@ from assay.report.rdbench import write_rdbench_json
 if TYPE_CHECKING:
     from assay.commands.io import Verbs
 
+MIB = 1 << 20  # B, a block of IOR that is not told
 MEASUREMENTS = {"ior": IOR, "reaction-diffusion": SOLVER, "hdf5": HDF5, "metadata": METADATA}
 SUMMARIES = {
     "ior": "Bandwidth of write, local and remote read, over transfer sizes and nodes, as IOR measures it",
@@ -165,6 +168,7 @@ def run_bench(args: argparse.Namespace) -> int:
     request = build_request(args)
     specs = specifications(args, "io" if _reads_back(request) else "io-unverified")
     check_hosts(request.site, request.hosts)
+    _check_space(request, args.folder)
     run = open_run(f"io-{args.benchmark}", args)
     run.info.hosts = request.hosts
     run.info.options = {"mpi": request.launcher.name, "variants": list(request.variants), **request.params}
@@ -183,6 +187,26 @@ def run_bench(args: argparse.Namespace) -> int:
     if args.json:
         session.print_json()
     return status
+
+
+def _check_space(request: StorageRequest, folder: Path | None) -> None:
+    """Raises UserError if the file of IOR has no room on its file system. Hosts other than this are not asked."""
+    params = request.params
+    is_ended_early = params.get("stonewall") or params.get("stonewall_transfers")
+    if request.measurement != IOR or request.site.name != "here" or is_ended_early:
+        return
+    if params.get("read") and not params.get("write"):
+        return
+    needed = len(request.hosts) * int(params.get("block", MIB)) * int(params.get("segments", 1))
+    place = Path(str(params["file"])).absolute().parent if "file" in params else folder or Path.cwd()
+    place = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.is_dir())
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        sizes = f"{len(request.hosts)} ranks write {format_quantity(needed, 'B')}"
+        raise UserError(
+            f"{place}: {sizes}, and {format_quantity(free, 'B')} are free",
+            "give a smaller block (-b), fewer segments (-s), or another file (-o)",
+        )
 
 
 def _reads_back(request: StorageRequest) -> bool:
