@@ -151,7 +151,8 @@ def test_names_of_a_hostile_fabric_are_text(open_report: Open, tmp_path: Path) -
     six = Path(__file__).parents[1] / "fixtures" / "fabric" / "six"
     topology = tmp_path / "net.txt"
     hostile = "</script><img/src=x/onerror=alert(1)>"
-    topology.write_text((six / "topology.txt").read_text().replace('"leaf0"', f'"{hostile}"'))
+    text = (six / "topology.txt").read_text().replace('"leaf0"', f'"{hostile}"')
+    topology.write_text(re.sub(r'"node4\b[^"]*"', f'"{hostile}"', text))
     run = tmp_path / "run"
     arguments = ["--fabric", str(topology), "--tables", str(six / "fts.txt"), "--schedule", "random"]
     assert main(["fabric", "conflicts", *arguments, "-o", str(run)]) == 0

@@ -52,7 +52,8 @@ public:
         : symbols_(symbols) {
         std::string_view line;
         const bool has_line = lines.next(line);
-        if (!has_line && lines.cut_off())
+        if (!has_line && lines.cut_off() &&
+            lines.rest().substr(0, 2) == std::string_view("v ").substr(0, lines.rest().size()))
             throw Error(path + " ends before its first line", "copy it again, it is cut short");
         if (!has_line || !line.starts_with("v "))
             throw Error(path + " is not a heaptrack file", "expected heaptrack.PROGRAM.PID.zst");

@@ -21,6 +21,8 @@ public:
     bool damaged() const { return damaged_; }
     // The compressed data, or the last line, lack their end. Known when next() has returned false.
     bool cut_off() const { return cut_off_; }
+    // What follows the last whole line. Known when next() has returned false.
+    std::string_view rest() const { return text_; }
     std::uint64_t bytes() const;  // of the file, read so far
 
 private:

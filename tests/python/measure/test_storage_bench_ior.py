@@ -160,7 +160,7 @@ def test_a_hanging_rank_is_named(
         (["-t", "4k", "-b", "6k"], "is not a multiple of a transfer"),
         (["-a", "POSIX"], "only MPIIO is supported"),
         (["-t", "4x"], "is no number of IOR"),
-        (["-S"], "unrecognized arguments: -S"),
+        (["-S"], "-S is not supported: strided data types"),
         (["--sizes", "4k", "-t", "4k"], "--sizes and -t are both given"),
         (["--node-counts", "2"], "there are only 1 hosts"),
         (["--folder", "/proc/nowhere"], "cannot write to /proc/nowhere"),

@@ -200,8 +200,8 @@ def _check_space(request: StorageRequest, folder: Path | None) -> None:
     needed = len(request.hosts) * int(params.get("block", MIB)) * int(params.get("segments", 1))
     place = Path(str(params["file"])).absolute().parent if "file" in params else folder or Path.cwd()
     place = next(parent for parent in (place.absolute(), *place.absolute().parents) if parent.is_dir())
-    free = shutil.disk_usage(place).free
-    if needed > free:
+    total, _, free = shutil.disk_usage(place)
+    if needed > free and total:  # where files cannot be, in /proc, there is no size; writing says why
         sizes = f"{len(request.hosts)} ranks write {format_quantity(needed, 'B')}"
         raise UserError(
             f"{place}: {sizes}, and {format_quantity(free, 'B')} are free",
