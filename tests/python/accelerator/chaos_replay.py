@@ -108,6 +108,11 @@ class Replay:
     def _open(self, operation: Operation, outcomes: dict[int, Outcome]) -> None:
         slot, name = operation.slot(), str(operation.arguments[1])
         file = self.names.get(name)
+        if (
+            file and not file.exists and file.slot != slot
+        ):  # its opens have failed, and another file has the name now
+            self.files.remove(file)
+            file = None
         if file is None:
             file = File(operation.number, slot, name, name, History(name, slot))
             self.names[name] = file

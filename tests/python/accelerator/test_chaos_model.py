@@ -221,6 +221,17 @@ def test_a_good_run_has_no_violation(files: Path) -> None:
     assert kinds_of(files, replay, True) == kinds_of(files, replay, False) == set()
 
 
+def test_a_name_whose_open_has_failed_is_free_for_another_file(files: Path) -> None:
+    """Slot 1 opens n0 and fails on all ranks; slot 0 opens it later."""
+    plan = plan_with_fault("EMFILE")
+    plan.operations = [Operation("open", 0, (1, "n0")), *PLAN]
+    ended = logs(GOOD[1000:1100])
+    for log in ended:
+        log.outcomes[0] = Outcome(0, 5, 32, 0)
+    replay = Replay(plan, ended)
+    assert kinds_of(files, replay, True) == kinds_of(files, replay, False) == set()
+
+
 def test_an_old_read_is_found() -> None:
     replay = Replay(plan_with_fault(), logs(bytes(merged(WRITTEN[0]))[1000:1100]))
     (violation,) = check_reads(replay)
