@@ -130,18 +130,25 @@ constexpr SanitizerMark sanitizer_marks[] = {{"__asan_init", PreloadObstacle::ad
                                              {"__tsan_init", PreloadObstacle::thread_sanitizer},
                                              {"libtsan.so", PreloadObstacle::thread_sanitizer},
                                              {"__msan_init", PreloadObstacle::memory_sanitizer}};
+// "assay numa cc" compiles with ThreadSanitizer's calls and links this library instead of its own.
+constexpr const char* counting_library = "libassay-numa-exact.so";
 
 PreloadObstacle find_sanitizer(const File& file, const Names& names) {
-    constexpr std::size_t part_bytes = 4096, overlap = 16;  // overlap: at least the longest mark
+    constexpr std::size_t part_bytes = 4096, overlap = 32;  // overlap: at least the longest mark
     char part[part_bytes];
+    PreloadObstacle found = PreloadObstacle::none;
     for (std::uint64_t done = 0; done < names.bytes; done += part_bytes - overlap) {
         const std::size_t n = file.read(names.offset + done, part,
                                         std::min<std::uint64_t>(part_bytes, names.bytes - done));
+        const auto has = [&](const char* name) {
+            return memmem(part, n, name, strlen(name)) != nullptr;
+        };
+        if (has(counting_library)) return PreloadObstacle::none;
         for (const SanitizerMark& mark : sanitizer_marks)
-            if (memmem(part, n, mark.name, strlen(mark.name)) != nullptr) return mark.obstacle;
+            if (found == PreloadObstacle::none && has(mark.name)) found = mark.obstacle;
         if (n < part_bytes) break;
     }
-    return PreloadObstacle::none;
+    return found;
 }
 
 PreloadObstacle find_obstacle_in(const File& file) {

@@ -84,6 +84,15 @@ TEST_CASE("a sanitizer's symbol is found at any offset of the names") {
     }
 }
 
+TEST_CASE("a program that counts its own accesses is built with no sanitizer") {
+    const Files files;
+    for (const std::size_t between : {1, 5000}) {
+        const std::string names =
+            std::string("__tsan_init") + std::string(between, 0) + "libassay-numa-exact.so";
+        CHECK(obstacle_of(files.write(executable(glibc, names)).c_str()) == PreloadObstacle::none);
+    }
+}
+
 TEST_CASE("a truncated executable, or another machine's, is an obstacle or none") {
     const Files files;
     const std::string whole = executable("/lib/ld-musl-x86_64.so.1", "libc.so");

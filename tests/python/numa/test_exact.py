@@ -110,6 +110,7 @@ def test_a_signal_does_not_cut_the_report_off(compiler: str, tmp_path: Path) -> 
 def test_every_access_is_counted(counted: Path, tmp_path: Path) -> None:
     done = assay("--emulate", "2", "-o", tmp_path / "run", "--", counted, "serial", 2)
     assert (done.returncode, done.stdout) == (7, "10\n"), done.stderr
+    assert "unrecorded" not in done.stderr
     profile = load_profiles(tmp_path / "run" / FOLDER)[0]
     assert profile.is_exact and profile.recording.end is not None and profile.recording.end.lost == 0
     # A read and a write of each element in each repeat, and one write of each at the start.
