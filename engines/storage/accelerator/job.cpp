@@ -293,6 +293,9 @@ void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
 void Job::close_deleted_files() {
     std::lock_guard guard(closed_files_lock_);
     std::erase_if(closed_files_, [this](const ClosedFile& file) {
+        FileStatus status;
+        if (read_status(file.descriptor->number(), status) == 0 && !status.links)
+            drop_deleted_file(*store_, status);
         if (!store_->file(file.slot).deleted.load()) return false;
         handles_->release(file.slot, file.descriptor);
         return true;
