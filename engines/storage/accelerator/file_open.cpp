@@ -408,8 +408,11 @@ void AcceleratedFile::release_resources(bool complete, bool handed_over) {
     if (rank_ == 0) store.superblock().shared_pointer_used[shared_pointer_slot_] = 0;
     release_slot(store, slot_, is_state_known ? &status : nullptr);
     if (mode_ & MPI_MODE_RDONLY) return;
-    // After a failed fsync the store may have nothing that can be written again.
-    if (complete || handed_over || is_durable(store, slot_))
+    // After a failed fsync the store may have nothing that can be written again. Where several
+    // nodes have written the same bytes this node's may be written again, until they are settled.
+    const bool is_settled = !spans_nodes() || store.file(slot_).settled.load() >=
+                                                  store.file(slot_).drained_before.load();
+    if (handed_over || ((complete || is_durable(store, slot_)) && is_settled))
         job_->handles().release(slot_, descriptor_);
     else job_->keep_open(slot_, descriptor_);
 }
@@ -440,8 +443,9 @@ int AcceleratedFile::close(MPI_File* handle) {
         status.inode == named.inode)
         unlink(file->path_.c_str());
     PMPI_Barrier(file->comm_);
-    const bool is_deleted =
-        deletes && read_status(file->descriptor_->number(), status) == 0 && !status.links;
+    // A file that lost its name while it was open can never be opened again.
+    const bool is_deleted = (deletes || complete) &&
+                            read_status(file->descriptor_->number(), status) == 0 && !status.links;
     file->release_resources(complete && !code, !complete && !is_dropped);
     PMPI_Barrier(file->comm_);
     // The data are dropped with the file's last name, unless another handle has the file open.

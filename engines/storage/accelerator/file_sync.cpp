@@ -84,7 +84,7 @@ int AcceleratedFile::make_durable() {
     if (is_first_of_node_) result = job_->drain().sync(slot_, descriptor_->number());
     // A drain's fsync that has failed meanwhile may have lost what was written without the store.
     const std::uint32_t failed_syncs = job_->store().file(slot_).failed_syncs.load();
-    if (failed_syncs != seen_failed_syncs_ && !result.fsync_error && !ledger_.covered().empty())
+    if (failed_syncs != seen_failed_syncs_ && !result.fsync_error && ledger_.is_only_copy())
         result.fsync_error = EIO;
     seen_failed_syncs_ = failed_syncs;
     if (!written || result.fsync_error) report_error(result.error());

@@ -293,6 +293,9 @@ void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
 void Job::close_deleted_files() {
     std::lock_guard guard(closed_files_lock_);
     std::erase_if(closed_files_, [this](const ClosedFile& file) {
+        FileStatus status;
+        if (read_status(file.descriptor->number(), status) == 0 && !status.links)
+            drop_deleted_file(*store_, status);
         if (!store_->file(file.slot).deleted.load()) return false;
         handles_->release(file.slot, file.descriptor);
         return true;
@@ -398,13 +401,7 @@ bool Job::resolve_repeated_writes() {
     resolver_.restart();
     const bool resolved = resolver_.resolve(store_->head(local_rank()).drained.load(), Push::drain);
     bool may_be_old = !resolved && (is_unordered || !resolver_.is_in_contact());
-    for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k) {
-        const auto& file = store_->file(k);
-        if (resolved || may_be_old || !file.shared.load() || file.deleted.load()) continue;
-        drain_->repeat_unsettled(k);
-        // Other ranks' newer data have left the store, so some of this rank's stay as they are.
-        may_be_old |= file.evicted_newest.load() > file.settled.load();
-    }
+    if (!resolved && !may_be_old) may_be_old = !drain_->repeat_unsettled();
     store_->head(local_rank()).unresolved = 0;
     if (may_be_old) {
         std::fprintf(stderr,

@@ -57,8 +57,7 @@ public:
         return locations_[static_cast<std::size_t>(world_rank)].local_rank;
     }
     int nodes() const { return node_count_; }
-    // Keeps the descriptor of a closed file open, because its data may not be in the file system
-    // yet.
+    // Keeps the descriptor of a closed file open, because its data may have to be written (again).
     void keep_open(std::uint32_t slot, SharedDescriptor descriptor);
     // Records bytes of a closed file that a failed fsync may have lost. If they are not written
     // again, the program does not exit with 0. note_durable(): the bytes were written again and

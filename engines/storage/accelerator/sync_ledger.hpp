@@ -27,6 +27,8 @@ public:
     void begin_sync();
     // The bytes that this sync makes durable if it succeeds.
     RangeSet covered() const;
+    // Whether this sync covers bytes of which no store can repeat the write.
+    bool is_only_copy() const { return !syncing_.empty(); }
     // The fsync has failed: its bytes are lost.
     void fail_sync();
     // The fsync has not taken place, or not all data were written: the next sync covers the bytes.

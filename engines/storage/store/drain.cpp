@@ -249,11 +249,18 @@ Drain::SyncResult Drain::sync(std::uint32_t file, int fd, const std::function<in
     return result;
 }
 
-void Drain::repeat_unsettled(std::uint32_t file) {
-    with_lock([&] {
-        store_.file(file).repeats_unsettled = 1;
-        note_error(store_, store_.file(file), EIO);
-    });
+bool Drain::repeat_unsettled() {
+    bool is_complete = true;
+    for (std::uint32_t k = 0; k < file_slots && store_.file(k).generation.load(); ++k) {
+        auto& file = store_.file(k);
+        if (!file.shared.load() || file.deleted.load()) continue;
+        with_lock([&] {
+            file.repeats_unsettled = 1;
+            note_error(store_, file, EIO);
+        });
+        is_complete &= file.evicted_newest.load() <= file.settled.load();
+    }
+    return is_complete;
 }
 
 void Drain::sync_all() {

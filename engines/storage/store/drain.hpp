@@ -57,9 +57,11 @@ public:
         int error() const { return fsync_error ? fsync_error : write_error; }
     };
     SyncResult sync(std::uint32_t file, int fd, const std::function<int()>& write_first = {});
-    // Call it at the end of the job if the file's conflicts between nodes could not be resolved,
-    // and each node has published its superseded bytes: what is not settled is written again.
-    void repeat_unsettled(std::uint32_t file);
+    // Call it at the end of the job if the conflicts between nodes could not be resolved, and each
+    // node has published its superseded bytes: what is not settled is written again, of all files
+    // that several nodes share. Returns false if some of it cannot be, because newer data have left
+    // the store.
+    bool repeat_unsettled();
     // Calls fsync of all files that have data which are drained and not durable.
     void sync_all();
 

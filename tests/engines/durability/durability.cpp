@@ -50,6 +50,16 @@ bool rank_reads(MPI_File file, int version, int row) {
            count_of(status) == block && values == block_of(version, rank);
 }
 
+void set_fault(bool active) {
+    on_first_rank([=] {
+        const char* condition = std::getenv("FAULTY_FS_WHILE");
+        EXPECT(condition != nullptr);
+        if (!condition) return;
+        if (active) close(open(condition, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+        else unlink(condition);
+    });
+}
+
 void close_file(MPI_File& file) { EXPECT(MPI_File_close(&file) == MPI_SUCCESS); }
 
 void barrier() { MPI_Barrier(MPI_COMM_WORLD); }
@@ -97,8 +107,8 @@ int main(int argc, char** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     folder = argv[1];
     bool is_known_case = false;
-    for (const auto* cases :
-         {&name_cases, &many_file_cases, &outside_cases, &fault_cases, &later_job_cases})
+    for (const auto* cases : {&name_cases, &many_file_cases, &outside_cases, &fault_cases,
+                              &healed_cases, &later_job_cases})
         for (const auto& test_case : *cases) {
             if (std::string(argv[2]) != test_case.name) continue;
             is_known_case = true;

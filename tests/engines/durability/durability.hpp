@@ -10,7 +10,7 @@ constexpr int block = 1 << 18;  // ints: 1 MiB
 
 // The cases of each file.
 extern const std::vector<Case> name_cases, many_file_cases, outside_cases, fault_cases,
-    later_job_cases;
+    healed_cases, later_job_cases;
 
 // The content of a rank's block.
 std::vector<int> block_of(int version, int of_rank);
@@ -42,6 +42,9 @@ void overwrite(const char* name, const std::vector<int>& values);
 
 // Prints the error class of an MPI call on this rank, for the test that starts this program.
 void print_code(const char* step, int code);
+
+// Switches the fault on or off: it occurs while the file $FAULTY_FS_WHILE exists. Collective.
+void set_fault(bool active);
 
 // Writes a line into the log of faulty_fs.
 void log_mark(const char* text);

@@ -14,17 +14,6 @@
 
 namespace {
 
-// Switches the fault on or off: it occurs while the file $FAULTY_FS_WHILE exists.
-void set_fault(bool active) {
-    on_first_rank([=] {
-        const char* condition = std::getenv("FAULTY_FS_WHILE");
-        EXPECT(condition != nullptr);
-        if (!condition) return;
-        if (active) close(open(condition, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
-        else unlink(condition);
-    });
-}
-
 void closed() {
     MPI_File file = open_file("data");
     write_block(file, 1);

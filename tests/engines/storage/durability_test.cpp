@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <string>
 #include <utility>
@@ -68,83 +69,103 @@ private:
     std::string path_, medium_;
 };
 
+// A job of one node with a file on a medium.
 struct Job {
     Folder folder;
     std::string path = folder.file("out");
     std::unique_ptr<Store> store;
     std::uint32_t slot;
-    explicit Job(std::uint64_t size = small_store) {
+    FileOnMedium medium{path};
+    explicit Job(std::uint64_t size = small_store, std::uint32_t ranks = 1) {
         Failure failure;
-        store = Store::create(folder.path, size, 1, "job", "t", failure);
+        store = Store::create(folder.path, size, ranks, "job", "t", failure);
         REQUIRE_MESSAGE(store, failure.message);
         store->set_phase(Phase::active);
         slot = slot_of_file(*store, path);
     }
+    ~Job() {
+        if (store) store->remove();
+    }
     FileSlot& file() const { return store->file(slot); }
+    std::string contents() const { return read_contents(path); }
+};
+
+// The same with writers and a drain.
+struct DrainedJob : Job {
+    std::deque<Writer> writers;  // by rank
+    const FileHandles handles{*store};
+    Drain drain{*store, handles, 1};
+    explicit DrainedJob(std::uint64_t size = small_store, std::uint32_t ranks = 1)
+        : Job(size, ranks) {
+        for (std::uint32_t rank = 0; rank < ranks; ++rank) writers.emplace_back(*store, rank);
+    }
+    bool write(std::uint64_t offset, const std::string& text, std::uint32_t rank = 0) {
+        return write_block(*store, writers[rank], slot, offset, text.data(), text.size());
+    }
+    void drain_all() {
+        for (std::uint32_t rank = 0; rank < store->ranks(); ++rank)
+            drain.finish(rank, store->head(rank).tail);
+    }
+    // Returns 0 or errno.
+    int sync() {
+        const Descriptor descriptor(open(path.c_str(), O_RDWR | O_CLOEXEC));
+        return drain.sync(slot, descriptor.number()).error();
+    }
+    Record record_of(RecordKind kind) const {
+        Record record{};
+        record.file = slot, record.generation = file().generation;
+        record.kind = static_cast<std::uint64_t>(kind);
+        return record;
+    }
+    // The first rank publishes a truncation to two bytes.
+    void publish_truncation() {
+        Record record = record_of(RecordKind::truncate);
+        record.begin = 2;
+        writers[0].publish(&record, 1);
+    }
 };
 
 }  // namespace
 
 TEST_CASE("data leave the ring after fsync, not before, and none is lost when fsyncs fail") {
-    Job job(tiny_store);
-    FileOnMedium medium(job.path);
+    DrainedJob job(tiny_store);
     int failures = 0;
     SUBCASE("no fsync fails") {}
     SUBCASE("one fsync fails") { failures = 1; }
     SUBCASE("two fsyncs fail") { failures = 2; }
-    medium.failures = failures;
+    job.medium.failures = failures;
     constexpr std::size_t blocks = 100;
     std::string expected;
-    {
-        Writer writer(*job.store, 0);
-        FileHandles handles(*job.store, 0);
-        handles.hold(job.slot, std::make_shared<const Descriptor>(
-                                   open(job.path.c_str(), O_RDWR | O_CLOEXEC)));
-        Drain drain(*job.store, handles, 1);
-        writer.set_drain(&drain);
-        drain.start(1);
-        for (std::size_t k = 0; k < blocks; ++k) {
-            const std::string data = contents_of_block(k);
-            REQUIRE(write_block(*job.store, writer, job.slot, expected.size(), data.data(), block));
-            expected += data;
-            CHECK(job.file().evicted_newest.load() <= job.file().durable.load());
-        }
-        CHECK(job.store->head(0).first_record.load() > 0);
-        CHECK(!may_remove(*job.store));
-        drain.finish(0, blocks);
-        while (drain.retry(job.slot) ||
-               drain.sync(job.slot, handles.held(job.slot)->number()).error()) {
-        }
-        CHECK(medium.failed == failures);
-        CHECK(may_remove(*job.store));
+    job.writers[0].set_drain(&job.drain);
+    job.drain.start(1);
+    for (std::size_t k = 0; k < blocks; ++k) {
+        const std::string data = contents_of_block(k);
+        REQUIRE(job.write(expected.size(), data));
+        expected += data;
+        CHECK(job.file().evicted_newest.load() <= job.file().durable.load());
     }
-    CHECK(read_contents(job.path) == expected);
-    job.store->remove();
+    CHECK(job.store->head(0).first_record.load() > 0);
+    CHECK(!may_remove(*job.store));
+    job.drain_all();
+    while (job.drain.retry(job.slot) || job.sync()) {
+    }
+    CHECK(job.medium.failed == failures);
+    CHECK(may_remove(*job.store));
+    job.drain.stop();
+    CHECK(job.contents() == expected);
 }
 
 TEST_CASE("a writer with a full ring drains and syncs itself if no thread does") {
-    Job job(tiny_store);
-    {
-        Writer writer(*job.store, 0);
-        FileHandles handles(*job.store, 0);
-        handles.hold(job.slot, std::make_shared<const Descriptor>(
-                                   open(job.path.c_str(), O_RDWR | O_CLOEXEC)));
-        Drain drain(*job.store, handles, 1);
-        writer.set_drain(&drain);
-        std::uint64_t offset = 0;
-        const std::string data = contents_of_block(0);
-        while (!job.store->head(0).first_record.load()) {
-            REQUIRE(write_block(*job.store, writer, job.slot, offset, data.data(), block));
-            offset += block;
-        }
-        CHECK(job.file().durable.load() > 0);
-    }
-    job.store->remove();
+    DrainedJob job(tiny_store);
+    job.writers[0].set_drain(&job.drain);
+    const std::string data = contents_of_block(0);
+    for (std::uint64_t offset = 0; !job.store->head(0).first_record.load(); offset += block)
+        REQUIRE(job.write(offset, data));
+    CHECK(job.file().durable.load() > 0);
 }
 
 TEST_CASE("the background drain writes again what a failed fsync has lost") {
     Job job(tiny_store);
-    FileOnMedium medium(job.path);
     const std::string path = job.store->path(), data = contents_of_block(1) + contents_of_block(2);
     {
         Writer writer(*job.store, 0);
@@ -157,25 +178,19 @@ TEST_CASE("the background drain writes again what a failed fsync has lost") {
     Failure failure;
     auto store = Store::attach(path, true, failure);
     REQUIRE(store);
-    medium.failures = 1;
+    job.medium.failures = 1;
     // While an fsync runs, the store still has what that may lose.
-    medium.before_sync = [&] { CHECK(!may_remove(*store)); };
+    job.medium.before_sync = [&] { CHECK(!may_remove(*store)); };
     CHECK(BackgroundDrain(*store, {"", 1, 1, 20}).run());
-    CHECK(medium.failed == 1);
-    CHECK(read_contents(job.path) == data);
+    CHECK(job.medium.failed == 1);
+    CHECK(job.contents() == data);
     CHECK(!fs::exists(path));
 }
 
 TEST_CASE("recovery calls fsync of files whose data were written already") {
-    Job job;
-    FileOnMedium medium(job.path);
-    {
-        Writer writer(*job.store, 0);
-        const FileHandles handles(*job.store);
-        Drain drain(*job.store, handles, 1);
-        REQUIRE(write_block(*job.store, writer, job.slot, 0, "abc", 3));
-        drain.finish(0, 1);
-    }
+    DrainedJob job;
+    REQUIRE(job.write(0, "abc"));
+    job.drain_all();
     REQUIRE(needs_sync(job.file()));
     const UndrainedData found = undrained_data(*job.store);
     REQUIRE(found.files.size() == 1);
@@ -185,234 +200,192 @@ TEST_CASE("recovery calls fsync of files whose data were written already") {
         CHECK(may_remove(*job.store));
     }
     SUBCASE("it fails: the store keeps the data, and the next recovery writes them") {
-        medium.failures = 1;
+        job.medium.failures = 1;
         const Recovery first = recover(*job.store, {1});
         REQUIRE(first.kept.size() == 1);
         CHECK(first.kept[0].condition == FileCondition::failed);
         CHECK(!may_remove(*job.store));
         CHECK(recover(*job.store, {1}).kept.empty());
     }
-    CHECK(medium.syncs - medium.failed == 1);
-    CHECK(read_contents(job.path) == "abc");
-    job.store->remove();
+    CHECK(job.medium.syncs - job.medium.failed == 1);
+    CHECK(job.contents() == "abc");
 }
 
 TEST_CASE("data that are written while an fsync runs are not durable after it") {
-    Job job;
-    FileOnMedium medium(job.path);
-    Writer writer(*job.store, 0);
-    const FileHandles handles(*job.store);
-    Drain drain(*job.store, handles, 1);
-    REQUIRE(write_block(*job.store, writer, job.slot, 0, "abc", 3));
-    drain.finish(0, 1);
+    DrainedJob job;
+    REQUIRE(job.write(0, "abc"));
+    job.drain_all();
     bool is_first = true;
-    medium.before_sync = [&] {
+    job.medium.before_sync = [&] {
         if (!std::exchange(is_first, false)) return;
-        REQUIRE(write_block(*job.store, writer, job.slot, 3, "def", 3));
-        drain.finish(0, 2);
+        REQUIRE(job.write(3, "def"));
+        job.drain_all();
     };
-    drain.sync_all();
+    job.drain.sync_all();
     CHECK(may_evict(*job.store, job.store->record(0, 0)));
     CHECK(!may_evict(*job.store, job.store->record(0, 1)));
     CHECK(needs_sync(job.file()));
-    drain.sync_all();
+    job.drain.sync_all();
     CHECK(may_remove(*job.store));
-    job.store->remove();
 }
 
 TEST_CASE("an fsync that follows a failed one of another process is no success") {
-    Job job;
-    FileOnMedium medium(job.path);
-    Writer writer(*job.store, 0);
-    const FileHandles handles(*job.store);
-    Drain drain(*job.store, handles, 1), of_another(*job.store, handles, 1);
-    REQUIRE(write_block(*job.store, writer, job.slot, 0, "abc", 3));
-    drain.finish(0, 1);  // the program's flush finds no error
-    medium.failures = 1;
+    DrainedJob job;
+    Drain of_another(*job.store, job.handles, 1);
+    REQUIRE(job.write(0, "abc"));
+    job.drain_all();  // the program's flush finds no error
+    job.medium.failures = 1;
     of_another.sync_all();
-    const int fd = open(job.path.c_str(), O_RDWR | O_CLOEXEC);
-    CHECK(drain.sync(job.slot, fd).error() == EIO);
-    CHECK(drain.retry(job.slot) == 0);
-    CHECK(drain.sync(job.slot, fd).error() == 0);
-    CHECK(read_contents(job.path) == "abc");
-    close(fd);
-    job.store->remove();
+    CHECK(job.sync() == EIO);
+    CHECK(job.drain.retry(job.slot) == 0);
+    CHECK(job.sync() == 0);
+    CHECK(job.contents() == "abc");
 }
 
 TEST_CASE("an fsync during which failed data are written again does not cover them") {
-    Job job;
-    FileOnMedium medium(job.path);
-    Writer writer(*job.store, 0);
-    const FileHandles handles(*job.store);
-    Drain drain(*job.store, handles, 1);
-    REQUIRE(write_block(*job.store, writer, job.slot, 0, "abc", 3));
-    drain.finish(0, 1);
+    DrainedJob job;
+    REQUIRE(job.write(0, "abc"));
+    job.drain_all();
     note_error(*job.store, job.file(), EIO);
-    medium.before_sync = [&] { CHECK(drain.retry(job.slot) == 0); };
-    const int fd = open(job.path.c_str(), O_RDWR | O_CLOEXEC);
-    CHECK(drain.sync(job.slot, fd).error() == 0);
-    CHECK(medium.syncs == 2);
+    job.medium.before_sync = [&] { CHECK(job.drain.retry(job.slot) == 0); };
+    CHECK(job.sync() == 0);
+    CHECK(job.medium.syncs == 2);
     CHECK(may_remove(*job.store));
-    close(fd);
-    job.store->remove();
 }
 
 TEST_CASE("a truncation stays in its ring as long as older data may be repeated") {
-    Folder folder;
-    auto store = create_store(folder.path, 2);
-    const auto path = folder.file("out");
-    const auto slot = slot_of_file(*store, path);
-    Writer first(*store, 0), second(*store, 1);
-    const FileHandles handles(*store);
-    Drain drain(*store, handles, 1);
-    REQUIRE(write_block(*store, second, slot, 0, "abcdef", 6));
-    for (std::uint32_t rank = 0; rank < 2; ++rank) drain.finish(rank, store->head(rank).tail);
-    REQUIRE(truncate(path.c_str(), 2) == 0);
-    Record record{};
-    record.file = slot, record.generation = store->file(slot).generation;
-    record.kind = static_cast<std::uint64_t>(RecordKind::truncate);
-    record.begin = 2;
-    first.publish(&record, 1);
-    drain.finish(0, 1);
-    CHECK(!may_evict(*store, store->record(0, 0)));
-    drain.sync_all();
-    CHECK(may_evict(*store, store->record(0, 0)));
-    CHECK(may_remove(*store));
-    store->remove();
+    DrainedJob job(small_store, 2);
+    REQUIRE(job.write(0, "abcdef", 1));
+    job.drain_all();
+    REQUIRE(truncate(job.path.c_str(), 2) == 0);
+    job.publish_truncation();
+    job.drain_all();
+    CHECK(!may_evict(*job.store, job.store->record(0, 0)));
+    job.drain.sync_all();
+    CHECK(may_evict(*job.store, job.store->record(0, 0)));
+    CHECK(may_remove(*job.store));
 }
 
 TEST_CASE("data that superseded bytes cover leave the ring after an fsync, too") {
-    Job job;
-    FileOnMedium medium(job.path);
-    Writer writer(*job.store, 0);
-    const FileHandles handles(*job.store);
-    Drain drain(*job.store, handles, 1);
-    REQUIRE(write_block(*job.store, writer, job.slot, 0, "abc", 3));
+    DrainedJob job;
+    REQUIRE(job.write(0, "abc"));
     job.file().superseded = 1;
-    Record record{};
-    record.file = job.slot, record.generation = job.file().generation;
-    record.kind = static_cast<std::uint64_t>(RecordKind::superseded);
+    Record record = job.record_of(RecordKind::superseded);
     record.sequence = job.store->now();
     record.length = record.stride = 3, record.count = 1;
     job.store->advance_clock(record.sequence + 1);
-    writer.publish(&record, 1);
-    drain.finish(0, 2);
-    CHECK(read_contents(job.path).empty());
+    job.writers[0].publish(&record, 1);
+    job.drain_all();
+    CHECK(job.contents().empty());
     CHECK(!may_remove(*job.store));
-    drain.sync_all();
+    job.drain.sync_all();
     CHECK(may_remove(*job.store));
-    job.store->remove();
 }
 
 TEST_CASE(
     "after the job what is not settled is written again, but nothing older than evicted data") {
-    Job job;
-    FileOnMedium medium(job.path);
-    Writer writer(*job.store, 0);
-    const FileHandles handles(*job.store);
-    Drain drain(*job.store, handles, 1);
-    for (const char* text : {"aaa", "bbb", "ccc"})
-        REQUIRE(write_block(*job.store, writer, job.slot, text[0] == 'c' ? 3 : 0, text, 3));
-    drain.finish(0, 3);
-    drain.sync_all();
+    DrainedJob job;
+    for (const std::string text : {"aaa", "bbb", "ccc"})
+        REQUIRE(job.write(text[0] == 'c' ? 3 : 0, text));
+    job.drain_all();
+    job.drain.sync_all();
+    job.file().shared = 1;
     std::string expected = "bbbccc";
+    bool is_complete = true;
     SUBCASE("all are in the ring") { job.file().settled = job.store->record(0, 1).sequence; }
     SUBCASE("newer ones were evicted") {
         job.file().evicted_newest = job.store->record(0, 1).sequence;
         expected = "xxxccc";
+        is_complete = false;
     }
     std::ofstream(job.path, std::ios::binary) << "xxxxxx";  // older bytes of another node came last
-    drain.repeat_unsettled(job.slot);
+    CHECK(job.drain.repeat_unsettled() == is_complete);
     CHECK(!may_remove(*job.store));
-    CHECK(drain.retry(job.slot) == 0);
+    CHECK(job.drain.retry(job.slot) == 0);
     CHECK(!may_remove(*job.store));
-    drain.sync_all();
+    job.drain.sync_all();
     CHECK(may_remove(*job.store));
-    CHECK(read_contents(job.path) == expected);
-    job.store->remove();
+    CHECK(job.contents() == expected);
+}
+
+TEST_CASE(
+    "a file of which newer data have left the store does not keep others from being repeated") {
+    DrainedJob job;
+    REQUIRE(job.write(0, "abc"));
+    job.drain_all();
+    job.drain.sync_all();
+    job.file().shared = 1;
+    job.file().evicted_newest = job.store->record(0, 0).sequence;
+    const std::string later = job.folder.file("later");
+    job.slot = slot_of_file(*job.store, later);
+    job.file().shared = 1;
+    REQUIRE(job.write(0, "def"));
+    job.drain_all();
+    job.drain.sync_all();
+    std::ofstream(later, std::ios::binary) << "xxx";  // older bytes of another node came last
+    CHECK(!job.drain.repeat_unsettled());
+    CHECK(!may_remove(*job.store));
+    CHECK(job.drain.retry(job.slot) == 0);
+    CHECK(read_contents(later) == "def");
 }
 
 TEST_CASE("an fsync during which unsettled data are to be written again does not cover them") {
-    Job job;
-    FileOnMedium medium(job.path);
-    Writer writer(*job.store, 0);
-    const FileHandles handles(*job.store);
-    Drain drain(*job.store, handles, 1);
-    REQUIRE(write_block(*job.store, writer, job.slot, 0, "abc", 3));
-    drain.finish(0, 1);
-    drain.sync_all();
+    DrainedJob job;
+    REQUIRE(job.write(0, "abc"));
+    job.drain_all();
+    job.drain.sync_all();
+    job.file().shared = 1;
     bool is_first = true, repeats = false;
     SUBCASE("they are written after it") {}
     SUBCASE("they are written meanwhile") { repeats = true; }
-    medium.before_sync = [&] {
+    job.medium.before_sync = [&] {
         if (!std::exchange(is_first, false)) return;
         std::ofstream(job.path, std::ios::binary) << "xxx";  // older bytes of another node
-        drain.repeat_unsettled(job.slot);
-        if (repeats) CHECK(drain.retry(job.slot) == 0);
+        CHECK(job.drain.repeat_unsettled());
+        if (repeats) CHECK(job.drain.retry(job.slot) == 0);
     };
-    const int fd = open(job.path.c_str(), O_RDWR | O_CLOEXEC);
-    drain.sync(job.slot, fd);
+    job.sync();
     CHECK(!may_remove(*job.store));
-    CHECK(drain.retry(job.slot) == 0);
+    CHECK(job.drain.retry(job.slot) == 0);
     CHECK(needs_sync(job.file()));
-    drain.sync_all();
+    job.drain.sync_all();
     CHECK(may_remove(*job.store));
-    CHECK(read_contents(job.path) == "abc");
-    close(fd);
-    job.store->remove();
+    CHECK(job.contents() == "abc");
 }
 
 TEST_CASE("an fsync in which a process was killed counts as failed") {
-    Job job;
-    FileOnMedium medium(job.path);
-    Writer writer(*job.store, 0);
-    const FileHandles handles(*job.store);
-    Drain drain(*job.store, handles, 1);
-    REQUIRE(write_block(*job.store, writer, job.slot, 0, "abc", 3));
-    drain.finish(0, 1);
+    DrainedJob job;
+    REQUIRE(job.write(0, "abc"));
+    job.drain_all();
     const pid_t child = fork();
     if (!child) _exit(0);
     usleep(100'000);
     job.file().syncing = static_cast<std::uint32_t>(child);  // a zombie has ended
     CHECK(truncate(job.path.c_str(), 0) == 0);               // what it was to make durable is lost
-    const int fd = open(job.path.c_str(), O_RDWR | O_CLOEXEC);
-    CHECK(drain.sync(job.slot, fd).error() == EIO);
+    CHECK(job.sync() == EIO);
     CHECK(job.file().error == EIO);
     CHECK(!may_remove(*job.store));
-    CHECK(drain.retry(job.slot) == 0);
-    CHECK(drain.sync(job.slot, fd).error() == 0);
+    CHECK(job.drain.retry(job.slot) == 0);
+    CHECK(job.sync() == 0);
     CHECK(may_remove(*job.store));
-    CHECK(read_contents(job.path) == "abc");
-    close(fd);
-    job.store->remove();
+    CHECK(job.contents() == "abc");
 }
 
 TEST_CASE("a truncation cuts off older data of all ranks that are drained or repeated after it") {
-    Folder folder;
-    auto store = create_store(folder.path, 2);
-    const auto path = folder.file("out");
-    const auto slot = slot_of_file(*store, path);
-    Writer first(*store, 0), second(*store, 1);
-    const FileHandles handles(*store);
-    Drain drain(*store, handles, 1);
-    REQUIRE(write_block(*store, second, slot, 0, "abcdef", 6));
+    DrainedJob job(small_store, 2);
+    REQUIRE(job.write(0, "abcdef", 1));
     bool repeated = false;
     SUBCASE("drained") {}
     SUBCASE("repeated") { repeated = true; }
     if (repeated) {
-        drain.finish(1, 1);
-        REQUIRE(truncate(path.c_str(), 2) == 0);
+        job.drain_all();
+        REQUIRE(truncate(job.path.c_str(), 2) == 0);
     }
-    Record record{};
-    record.file = slot, record.generation = store->file(slot).generation;
-    record.kind = static_cast<std::uint64_t>(RecordKind::truncate);
-    record.begin = 2;
-    first.publish(&record, 1);
+    job.publish_truncation();
     if (repeated) {
-        note_error(*store, store->file(slot), EIO);
-        CHECK(drain.retry(slot) == 0);
+        note_error(*job.store, job.file(), EIO);
+        CHECK(job.drain.retry(job.slot) == 0);
     }
-    for (std::uint32_t rank = 0; rank < 2; ++rank) drain.finish(rank, store->head(rank).tail);
-    CHECK(read_contents(path) == "ab");
-    store->remove();
+    job.drain_all();
+    CHECK(job.contents() == "ab");
 }

@@ -5,16 +5,20 @@
 
 A run is planned from its seed (chaos_plan.py) and executed by tests/engines/chaos_io. The writes that MPI has
 acknowledged are compared with the files, before and after ``assay io recover`` (chaos_check.py). Runs of the same seed
-have the same operations; the moment of a fault varies a little.
+have the same operations; the moment of a fault varies a little. Each minute one line tells how far it is. Ctrl-C or
+SIGTERM ends it after the runs that are under way; what has run is counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
+import time
 from collections import Counter
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +30,7 @@ from chaos_run import PROGRAMS, Result, run_plan  # noqa: E402
 from mpi_programs import MPIS  # noqa: E402
 
 SCRIPT = Path(__file__).relative_to(ROOT)
+TELL_S = 60.0
 
 
 def mpis(stock: bool = False) -> list[str]:
@@ -142,33 +147,62 @@ def main() -> int:
         plan = options.plan(args.seed)
         print(f"# {plan.summary()}\n{plan.text()}", end="")
         return 0
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     return run_all(args, options)
+
+
+def completed(
+    runs: set[Future[Result]], tell: Callable[[], None], clock: Callable[[], float] = time.monotonic
+) -> Iterator[Future[Result]]:
+    """The runs in the order of their ends. Calls ``tell`` once a minute."""
+    next_s = clock() + TELL_S
+    while runs:
+        done, runs = wait(runs, timeout=max(0.0, next_s - clock()), return_when=FIRST_COMPLETED)
+        yield from done
+        if clock() >= next_s:
+            next_s += TELL_S
+            tell()
+
+
+def leave_signals_to_the_parent() -> None:
+    """Ctrl-C and timeout(1) reach all processes of the group. The runs that are under way end by themselves."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
 
 
 def run_all(args: argparse.Namespace, options: Options) -> int:
     summary, ignored = Summary(), set(args.ignore)
-    with ProcessPoolExecutor(args.jobs) as pool:
-        runs: dict[Future[Result], int] = {
+    counted = set()
+
+    def count(run: Future[Result]) -> None:
+        counted.add(run)
+        result = run.result()
+        summary.add(result, ignored)
+        result.violations = [violation for violation in result.violations if violation.kind not in ignored]
+        if result.folder and not result.violations:
+            shutil.rmtree(result.folder)
+        if result.violations:
+            command = options.repeat(seeds[run])
+            print(command if args.quiet else report(result, command), flush=True)
+
+    def how_far() -> str:
+        return f"{len(counted)} of {args.runs} runs, {summary.bad.total()} bad"
+
+    with ProcessPoolExecutor(args.jobs, initializer=leave_signals_to_the_parent) as pool:
+        seeds = {
             pool.submit(run_seed, seed, options, args.keep): seed
             for seed in range(args.seed, args.seed + args.runs)
         }
-        for number, run in enumerate(as_completed(runs), 1):
-            result = run.result()
-            summary.add(result, ignored)
-            result.violations = [
-                violation for violation in result.violations if violation.kind not in ignored
-            ]
-            if result.folder and not result.violations:
-                shutil.rmtree(result.folder)
-            if result.violations:
-                print(
-                    options.repeat(runs[run]) if args.quiet else report(result, options.repeat(runs[run])),
-                    flush=True,
-                )
-            if number % 10 == 0 and sys.stderr.isatty():
-                print(f"{number} of {args.runs}, {summary.bad.total()} bad", end="\r", file=sys.stderr)
-    print(summary.text())
-    return int(summary.bad.total() > 0)
+        try:
+            for run in completed(set(seeds), lambda: print(how_far(), file=sys.stderr, flush=True)):
+                count(run)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            for run in seeds:
+                if run not in counted and not run.cancelled():
+                    count(run)
+    print(f"{summary.text()}\n{how_far()}", flush=True)
+    return int(summary.bad.total() > 0 or len(counted) < args.runs)
 
 
 if __name__ == "__main__":

@@ -48,10 +48,11 @@ def run_case(
     store: Path | None,
     descriptors: int = 0,
     faults: dict[str, str] | None = None,
+    ranks: int = RANKS,
     **extra: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a case on two ranks. ``store``: the folder of stores, None: the MPI's own I/O. ``descriptors``: the limit of
-    open descriptors of a rank, 0: the machine's. ``extra``: environment variables."""
+    """Runs a case, on two ranks by default. ``store``: the folder of stores, None: the MPI's own I/O. ``descriptors``:
+    the limit of open descriptors of a rank, 0: the machine's. ``extra``: environment variables."""
     env = accelerated(mpi, store, **extra) if store else patient(mpi) | extra
     env |= faults or {}
     if faults:
@@ -59,7 +60,7 @@ def run_case(
     command = [program(mpi), str(folder), name]
     if descriptors:
         command = ["sh", "-c", f'ulimit -n {descriptors}; exec "$0" "$@"', *command]
-    return run(mpi_command(mpi, RANKS, command, env))
+    return run(mpi_command(mpi, ranks, command, env))
 
 
 def check_passed(result: subprocess.CompletedProcess[str], name: str) -> None:

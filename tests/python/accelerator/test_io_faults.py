@@ -176,6 +176,38 @@ def test_the_next_sync_writes_again(mpi: str, rule: str, tmp_path: Path, shm: Pa
 
 
 @mpis
+def test_a_fault_that_has_ended_fails_no_other_handle(mpi: str, tmp_path: Path, shm: Path) -> None:
+    faults = fault_settings(tmp_path, "sync:EIO", WHILE=str(tmp_path / "fault"))
+    name = "healed-through-two-handles"
+    result = run_case(mpi, name, tmp_path, shm, faults=faults, **NEVER_DRAIN)
+    check_passed(result, name)
+    assert set(error_classes(result, "healed")) == {"success"}, result.stdout
+    assert list(shm.iterdir()) == []
+
+
+@mpis
+def test_a_removed_file_whose_close_failed_does_not_fail_others(mpi: str, tmp_path: Path, shm: Path) -> None:
+    """The node with the newer bytes has them on the medium, the other one has not."""
+    settings = {"WHILE": str(tmp_path / "fault"), "RANK": "0"}
+    faults = fault_settings(tmp_path, "write:EIO", name="*", **settings)
+    env = {"ASSAY_IO_RANKS_PER_NODE": "1", **NEVER_DRAIN}
+    result = run_case(mpi, "removed-then-failed", tmp_path, shm, faults=faults, **env)
+    check_passed(result, "removed-then-failed")
+    assert set(error_classes(result, "failing")) == {"io"}, result.stdout
+    assert set(error_classes(result, "later")) == {"success"}, result.stdout + result.stderr
+    assert list(shm.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["renamed-after-close-by-some", "removed-after-close-by-some"])
+@mpis
+def test_an_unsettled_file_without_its_name_does_not_fail_writes(
+    mpi: str, name: str, tmp_path: Path, shm: Path
+) -> None:
+    check_passed(run_case(mpi, name, tmp_path, shm, ranks=3, ASSAY_IO_RANKS_PER_NODE="1"), name)
+    assert list(shm.iterdir()) == []
+
+
+@mpis
 def test_mpi_finalize_writes_data_that_failed_before(mpi: str, tmp_path: Path, shm: Path) -> None:
     faults = fault_settings(tmp_path, "write:EIO", WHILE=str(tmp_path / "fault"))
     result = run_case(mpi, "healed-at-the-end", tmp_path, shm, faults=faults, **NEVER_DRAIN)

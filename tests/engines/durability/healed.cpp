@@ -1,0 +1,96 @@
+// Durability cases on what must not last: a file system that is well again, and a file that cannot
+// be written any more, must not fail later calls.
+#include <unistd.h>
+
+#include <cstdio>
+#include <string>
+
+#include "durability/durability.hpp"
+
+namespace {
+
+// The ranks write two rows, then the second one writes the block of the first one again.
+void write_contested_rows(MPI_File file) {
+    for (const int row : {0, 1}) write_block(file, 1, row);
+    barrier();
+    const auto newer = block_of(2, 0);
+    if (rank == 1)
+        EXPECT(MPI_File_write_at(file, 0, newer.data(), block, MPI_INT, MPI_STATUS_IGNORE) ==
+               MPI_SUCCESS);
+    barrier();
+}
+
+// The fault is met by one handle after the other. All bytes are in the store, so none of them may
+// report it when it has ended.
+void healed_through_two_handles() {
+    MPI_File file = open_file("data"), other = open_file("data");
+    write_block(file, 1, 0);
+    set_fault(true);
+    print_code("failing", MPI_File_sync(file));
+    write_block(file, 1, 1);
+    write_block(other, 1, 2);
+    print_code("other", MPI_File_sync(other));
+    set_fault(false);
+    print_code("healed", MPI_File_close(&file));
+    print_code("healed", MPI_File_close(&other));
+    EXPECT(file_holds("data", 1, 0) && file_holds("data", 1, 1) && file_holds("data", 1, 2));
+}
+
+// Two nodes have written the same bytes of a file that loses its name while it is open, and whose
+// close fails. Its data are dropped, and later files are written.
+void removed_then_failed() {
+    MPI_File file = open_file("data");
+    write_contested_rows(file);
+    on_first_rank([] { EXPECT(unlink(path("data").c_str()) == 0); });
+    set_fault(true);
+    print_code("failing", MPI_File_close(&file));
+    set_fault(false);
+    file = open_file("later");
+    write_contested_rows(file);
+    print_code("later", MPI_File_close(&file));
+}
+
+// Two nodes have written the same bytes of a file through a communicator that lacks a rank, so that
+// they stay unsettled. After its close it gets another name, or none. Later writes need the space
+// of its data.
+void written_by_some_ranks(void (*change)(const std::string& name)) {
+    MPI_Comm some = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, rank < 2 ? 0 : MPI_UNDEFINED, rank, &some);
+    const auto own_values = block_of(1 + rank, 0);
+    MPI_File file = MPI_FILE_NULL;
+    if (some != MPI_COMM_NULL) {
+        file = open_file("data", read_write_create, some);
+        for (int writer = 0; writer < 2; ++writer) {
+            if (rank == writer)
+                EXPECT(MPI_File_write_at(file, 0, own_values.data(), block, MPI_INT,
+                                         MPI_STATUS_IGNORE) == MPI_SUCCESS);
+            MPI_Barrier(some);
+        }
+        close_file(file);
+        MPI_Comm_free(&some);
+    }
+    on_first_rank([=] { change(path("data")); });
+    constexpr int rows = 160;
+    file = open_file("filler");
+    for (int row = 0; row < rows && failure.empty(); ++row) write_block(file, row, row % 8);
+    close_file(file);
+    const auto content = read_back("moved");
+    EXPECT(content.empty() || content == block_of(2, 0));
+}
+
+void renamed_after_close_by_some() {
+    written_by_some_ranks(
+        [](const std::string& name) { EXPECT(rename(name.c_str(), path("moved").c_str()) == 0); });
+}
+
+void removed_after_close_by_some() {
+    written_by_some_ranks([](const std::string& name) { EXPECT(unlink(name.c_str()) == 0); });
+}
+
+}  // namespace
+
+const std::vector<Case> healed_cases = {
+    {"healed-through-two-handles", healed_through_two_handles},
+    {"removed-then-failed", removed_then_failed},
+    {"renamed-after-close-by-some", renamed_after_close_by_some},
+    {"removed-after-close-by-some", removed_after_close_by_some}};
