@@ -197,7 +197,9 @@ def main(argv: list[str] | None = None, begin: Callable[[], object] = lambda: No
         status = _execute(arguments)
         sys.stdout.flush()
     except UserError as error:
-        _print_error(str(error))
+        from assay.system import in_local_words  # imported when it is needed: a start is short
+
+        _print_error(in_local_words(str(error)))
         return error.exit_code
     except KeyboardInterrupt:
         _print_error("interrupted")
