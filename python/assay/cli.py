@@ -18,7 +18,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
-from assay import __version__
 from assay.commands.parser import Example, Parser, nearest
 from assay.errors import EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.records.run import Run, as_text
@@ -91,6 +90,18 @@ GROUPS = {
         "doctor": "Check this machine's tools, MPIs, launchers and settings, with fixes",
     },
 }
+
+
+class _Version(argparse.Action):
+    """--version: asks git for the commit only when it is shown."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from assay.version import version
+
+        print(version())
+        parser.exit()
+
+
 VERBS = {verb: summary for verbs in GROUPS.values() for verb, summary in verbs.items()}
 
 
@@ -115,7 +126,7 @@ def build_parser(arguments: Sequence[str] | None = None) -> Parser:
         notes="Start with 'assay check' (this machine), or 'assay lab up' (a virtual cluster to try).",
         usage="%(prog)s COMMAND [options]  |  %(prog)s --help  |  %(prog)s --version",
     )
-    parser.add_argument("--version", action="version", version=f"assay {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and the commit")
     verbs = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", prog="assay")
     parser._optionals._group_actions = []  # the usage has both options: the list of verbs fills a screen
     verbs.groups = GROUPS  # type: ignore[attr-defined]
