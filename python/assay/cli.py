@@ -12,15 +12,12 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Protocol
 
 from assay.commands.parser import Example, Parser, nearest
 from assay.errors import EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE, UserError
-from assay.records.run import Run, as_text
 from assay.records.text import one_line
 from assay.report.streams import discard_output, prepare_output
 
@@ -158,6 +155,8 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     if resumed is not None:
         if getattr(args, "measurement", None) is not None or unknown:
             raise UserError("--resume takes the command of the run", "give nothing else with it")
+        from assay.records.run import Run  # the records take a good part of a start
+
         run = Run.load(resumed)
         run.check_owner()
         typed = run.info.command[1:]
@@ -242,6 +241,8 @@ def _print_error(text: str) -> None:
 
 def _report_exception(error: Exception) -> int:
     """Reports an unexpected exception in one line. Its exit code is never that of a verdict."""
+    import traceback
+
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     if isinstance(error, OSError):
@@ -249,12 +250,13 @@ def _report_exception(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         _print_error("no space left to write to; fix: make room on that disk and try again")
     elif isinstance(error, OSError) and error.filename is not None:
-        _print_error(f"{as_text(str(error.filename))}: {error.strerror}; fix: check the path and its rights")
+        name = os.fsencode(str(error.filename)).decode(errors="backslashreplace")
+        _print_error(f"{name}: {error.strerror}; fix: check the path and its rights")
     else:
         place = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         _print_error(
-            f"defect of Assay: {problem} ({Path(place.filename).name}:{place.lineno}); "
+            f"defect of Assay: {problem} ({os.path.basename(place.filename)}:{place.lineno}); "
             f"fix: report it with the output of the same command under {TRACEBACK}=1"
         )
     return EXIT_UNUSABLE
