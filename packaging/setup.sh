@@ -42,6 +42,7 @@ test_packages=(iproute2 nftables openmpi-bin libopenmpi-dev mpich libmpich-dev d
     clang-14 llvm-14-dev libomp-14-dev gfortran                                    # exact NUMA profiles
     g++-aarch64-linux-gnu qemu-user                                               # another processor's stacks
     spin                                                                           # the model of the store's protocol
+    zsh fish man-db                                                                # completions, the manual page
     rdma-core ibverbs-providers perftest iperf3 hpcc likwid heaptrack valgrind) # SoftRoCE, and peers to compare with
 # Debian starts opensm as it installs it. On a machine with an adapter a second subnet manager could take over the
 # fabric, so there the tests on a simulated one are left out.

@@ -85,6 +85,7 @@ GROUPS = {
         "lab": "Make a virtual cluster on this machine to try things on",
         "list": "List what Assay can measure, and what of it applies here",
         "doctor": "Check this machine's tools, MPIs, launchers and settings, with fixes",
+        "completion": "Write the completion of a shell, or the manual page",
     },
 }
 
@@ -168,6 +169,7 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     if program is not None:
         args.program = program
     args.command_line = ["assay", *typed]  # for run.json
+    args.build_parser = build_parser  # for what is made from the parser of all verbs
     return args
 
 

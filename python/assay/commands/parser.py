@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from assay.errors import UserError
@@ -54,6 +54,14 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--help-all", action=_HelpAll, help="show the advanced options too")
             self._advanced = self.add_argument_group("advanced")
         return self._advanced
+
+    def tree(self) -> Iterator[Parser]:
+        """Yields this parser and those of its sub-verbs at any depth, in the order of the help."""
+        yield self
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in dict.fromkeys(action.choices.values()):
+                    yield from parser.tree()
 
     def format_usage(self) -> str:
         return f"usage: {self._synopsis()}\n"
