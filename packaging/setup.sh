@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a checkout ready: Debian packages, the Python environment, the web page, the engines.
+# Makes a checkout ready: packages of the system, the Python environment, the web page, the engines.
 #
 #   packaging/setup.sh run       installs what running needs
 #   packaging/setup.sh test      the same, and what the tests need
@@ -10,18 +10,21 @@
 #
 # Idempotent; with nothing to do it takes about a second. Root builds for every user: the environment links
 # to a Python that others can execute, where there is one; an environment that links to another is made anew.
-# Without root (and without a sudo that asks no password) it installs no Debian package: it names the missing
-# ones, builds what can be built without them, and goes on. Assay then waives measurements that need them.
+# Without root (and without a sudo that asks no password), and on systems other than Debian and its relatives, it
+# installs no package: it names the missing ones in that system's words, builds what can be built without them, and
+# goes on. Assay then waives measurements that need them. Exit code 2 if no engine can run.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
 purpose=${1:?one of run, test, acceptance, programs, node, python}
 venv=.venv
 log=build/setup.log
+table=python/assay/system_packages.txt # the names of packages on each family of systems
+root=${ASSAY_ROOT:-} # of the system; tests plant another
 umask 022 # what is built can be run by every user
 if [ ! -w . ]; then
     echo "setup: $(id -un) may not write to $PWD; its owner, $(stat -c %U .), sets it up; ./assay runs without" >&2
-    exit 1
+    exit 2
 fi
 mkdir -p build
 : >"$log"
@@ -39,6 +42,7 @@ test_packages=(iproute2 nftables openmpi-bin libopenmpi-dev mpich libmpich-dev d
     clang-14 llvm-14-dev libomp-14-dev gfortran                                    # exact NUMA profiles
     g++-aarch64-linux-gnu qemu-user                                               # another processor's stacks
     spin                                                                           # the model of the store's protocol
+    zsh fish man-db                                                                # completions, the manual page
     rdma-core ibverbs-providers perftest iperf3 hpcc likwid heaptrack valgrind) # SoftRoCE, and peers to compare with
 # Debian starts opensm as it installs it. On a machine with an adapter a second subnet manager could take over the
 # fabric, so there the tests on a simulated one are left out.
@@ -53,7 +57,7 @@ quietly() {
         say "failed: $*"
         tail -n 25 "$log" >&2
         say "the whole output is in $log"
-        return 1
+        return 2
     fi
 }
 
@@ -66,37 +70,98 @@ as_root() {
     fi
 }
 
-install_packages() {
-    command -v dpkg-query >/dev/null || {
-        say "not a Debian system: make sure of the equivalents of: $*"
-        return 0
-    }
-    local missing=() package
-    for package in "$@"; do
-        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
-    done
-    # A tool installed in another way serves as well.
-    local wanted=()
-    for package in "${missing[@]}"; do
-        case $package in
-        python3-venv) find_python with_pip >/dev/null || wanted+=("$package") ;;
-        cmake) command -v cmake >/dev/null || wanted+=("$package") ;;
-        ninja-build) command -v ninja >/dev/null || wanted+=("$package") ;;
-        python3) command -v python3 >/dev/null || wanted+=("$package") ;;
-        g++) command -v g++ >/dev/null || wanted+=("$package") ;;
-        *) wanted+=("$package") ;;
+# The installer of this system: apt, dnf, zypper; "other" for what is none of their relatives.
+installer() {
+    local name
+    for name in $( (. "$root/etc/os-release" && echo "${ID:-} ${ID_LIKE:-}") 2>/dev/null); do
+        case $name in
+        debian | ubuntu) echo apt && return ;;
+        rhel | centos | fedora) echo dnf && return ;;
+        suse | sles) echo zypper && return ;;
         esac
     done
-    [ ${#wanted[@]} = 0 ] && return 0
-    if ! as_root true 2>/dev/null; then
-        say "missing Debian packages, and no root to install them; an administrator would type:"
-        say "    apt-get install ${wanted[*]}"
-        say "going on without them; what needs them will be waived"
-        return 0
+    echo other
+}
+
+# Prints the command that installs packages, which are given by Debian's names; one that has no name here keeps it.
+install_command() {
+    local column command
+    case $(installer) in
+    apt) column=1 command="apt-get install" ;;
+    dnf) column=2 command="dnf install" ;;
+    zypper) column=3 command="zypper install" ;;
+    *) column=1 command="install what Debian calls:" ;;
+    esac
+    printf '%s\n' "$@" | awk -v column=$column -v command="$command" '
+        NR == FNR { if ($1 !~ /^#/) name[$1] = $column; next }
+        { local = name[$1]; if (local == "" || local == "-") local = $1; gsub(",", " ", local) }
+        !seen[local]++ { command = command " " local }
+        END { print command }' "$table" -
+}
+
+# Whether a program or a header (name.h, name.hpp) can be found: of the system, or of a module that has set paths.
+is_here() {
+    local folder
+    case $1 in
+    *.h | *.hpp)
+        for folder in $(tr ':' ' ' <<<"${CPATH:-} ${CPLUS_INCLUDE_PATH:-}") \
+            $(tr ':' '\n' <<<"${CMAKE_PREFIX_PATH:-}" | sed 's,.$,&/include,') \
+            "$root/usr/include" "$root/usr/local/include" "$root/usr/include/$(uname -m)-linux-gnu"; do
+            [ ! -e "$folder/$1" ] || return 0
+        done
+        return 1
+        ;;
+    *) command -v "$1" >/dev/null ;;
+    esac
+}
+
+# Sets "missing" to those of some packages that are not here, by Debian's names.
+find_missing() {
+    local package sign
+    missing=()
+    for package in "$@"; do
+        if command -v dpkg-query >/dev/null; then
+            [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ] || continue
+        fi
+        # What was installed in another way serves as well. Packages without a sign are for tests.
+        sign=$(awk -v package="$package" '$1 == package { print $4 }' "$table")
+        case $package in
+        python3) find_python >/dev/null && continue ;;
+        python3-venv) find_python with_pip >/dev/null && continue ;;
+        g++ | cmake | ninja-build) is_here "$sign" && continue ;;
+        *) command -v dpkg-query >/dev/null || { [ "${sign:--}" != - ] && ! is_here "$sign"; } || continue ;;
+        esac
+        missing+=("$package")
+    done
+}
+
+install_packages() {
+    find_missing "$@"
+    [ ${#missing[@]} != 0 ] || return 0
+    if ! { command -v apt-get && command -v dpkg-query; } >/dev/null; then
+        say "missing packages; on this system an administrator would type:"
+    elif ! as_root true 2>/dev/null; then
+        say "missing packages, and no root to install them; an administrator would type:"
+    else
+        install_missing
+        return
     fi
-    say "installing ${#wanted[@]} Debian packages: ${wanted[*]}"
+    say "    $(install_command "${missing[@]}")"
+    say "going on without them; what needs them will be waived"
+}
+
+# Installs with apt what this release has.
+install_missing() {
+    local package known=() unknown=()
     quietly as_root apt-get update -q
-    quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${wanted[@]}"
+    for package in "${missing[@]}"; do
+        if apt-cache show "$package" >/dev/null 2>&1; then known+=("$package"); else unknown+=("$package"); fi
+    done
+    [ ${#unknown[@]} = 0 ] || say "this release has no: ${unknown[*]}"
+    missing=("${unknown[@]}")
+    [ ${#known[@]} != 0 ] || return 0
+    say "installing ${#known[@]} packages: ${known[*]}"
+    quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${known[@]}"
 }
 
 # Whether other users can execute this Python. It is started as another user, because file modes are not
@@ -110,7 +175,7 @@ others_can_run() {
 # execute. "with_pip" fails when that one lacks ensurepip.
 find_python() {
     local candidate path first="" shared=""
-    for candidate in python3 /usr/bin/python3 /usr/local/bin/python3 python3.13 python3.12 python3.11; do
+    for candidate in python3 "$root/usr/bin/python3" "$root/usr/local/bin/python3" python3.13 python3.12 python3.11; do
         path=$("$candidate" -c 'import os, sys
 sys.exit(sys.version_info < (3, 11) or print(os.path.realpath(sys.executable)))' 2>/dev/null) || continue
         [ -n "$first" ] || first=$path
@@ -151,12 +216,13 @@ install_python() {
     if [ ! -x "$venv/bin/python" ]; then
         python=$(find_python) || {
             say "Python 3.11 or newer is needed, and found is: $(python3 --version 2>/dev/null || echo none)"
-            return 1
+            say "    $(install_command python3 python3-venv)"
+            return 2
         }
         say "making the Python environment in $venv with $python"
         quietly "$python" -m venv --clear "$venv" || {
-            say "python3 -m venv failed; Debian: apt-get install python3-venv"
-            return 1
+            say "python3 -m venv failed; $(install_command python3-venv)"
+            return 2
         }
     fi
     say "installing Python packages ($groups)"
@@ -220,7 +286,7 @@ build_engines() {
         rm -f build/CMakeCache.txt
         quietly cmake -S . -B build -G Ninja -DASSAY_TESTS=$tests || {
             say "engines not built; see the message above for what is missing"
-            return 0
+            return 2
         }
         echo "$configuration" >build/.assay-configured
         say "building the engines (with two processors about five minutes)"
@@ -228,6 +294,16 @@ build_engines() {
         say "building the engines"
     fi
     quietly ninja -C build
+}
+
+# Fails where no engine can run: nothing could be measured, and a set-up that is silent about it would pass for done.
+require_engine() {
+    build/bin/assay-probe --describe >/dev/null 2>>"$log" && return 0
+    find_missing "${run_packages[@]}"
+    say "no engine can run here, so nothing can be measured (fabric, judge, report and heap import work without)"
+    [ ${#missing[@]} = 0 ] || say "    $(install_command "${missing[@]}")"
+    say "then 'make setup' again; docs/install.md has other ways"
+    return 2
 }
 
 # The engines' tests and fuzzers with sanitizers: a build of their own, since all engines are compiled again.
@@ -248,6 +324,7 @@ run)
     ;;
 test | acceptance)
     install_packages "${run_packages[@]}" "${test_packages[@]}"
+    command -v dpkg-query >/dev/null || say "what the tests need besides is not checked here: they are for Debian 12"
     install_python "run"
     install_python "test"
     ;;
@@ -274,6 +351,7 @@ esac
 quietly "$venv/bin/python" -m compileall -q python
 build_web
 build_engines
+require_engine
 [ "$purpose" != acceptance ] || build_sanitized
 # The kernel of the lab's guests, so that no test has to fetch it; without it their tests are skipped.
 if [ "$purpose" != run ] && command -v qemu-system-x86_64 >/dev/null; then

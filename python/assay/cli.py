@@ -12,16 +12,12 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Protocol
 
-from assay import __version__
 from assay.commands.parser import Example, Parser, nearest
 from assay.errors import EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE, UserError
-from assay.records.run import Run, as_text
 from assay.records.text import one_line
 from assay.report.streams import discard_output, prepare_output
 
@@ -89,8 +85,21 @@ GROUPS = {
         "lab": "Make a virtual cluster on this machine to try things on",
         "list": "List what Assay can measure, and what of it applies here",
         "doctor": "Check this machine's tools, MPIs, launchers and settings, with fixes",
+        "completion": "Write the completion of a shell, or the manual page",
     },
 }
+
+
+class _Version(argparse.Action):
+    """--version: asks git for the commit only when it is shown."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from assay.version import version
+
+        print(version())
+        parser.exit()
+
+
 VERBS = {verb: summary for verbs in GROUPS.values() for verb, summary in verbs.items()}
 
 
@@ -115,7 +124,7 @@ def build_parser(arguments: Sequence[str] | None = None) -> Parser:
         notes="Start with 'assay check' (this machine), or 'assay lab up' (a virtual cluster to try).",
         usage="%(prog)s COMMAND [options]  |  %(prog)s --help  |  %(prog)s --version",
     )
-    parser.add_argument("--version", action="version", version=f"assay {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and the commit")
     verbs = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", prog="assay")
     parser._optionals._group_actions = []  # the usage has both options: the list of verbs fills a screen
     verbs.groups = GROUPS  # type: ignore[attr-defined]
@@ -147,6 +156,8 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     if resumed is not None:
         if getattr(args, "measurement", None) is not None or unknown:
             raise UserError("--resume takes the command of the run", "give nothing else with it")
+        from assay.records.run import Run  # the records take a good part of a start
+
         run = Run.load(resumed)
         run.check_owner()
         typed = run.info.command[1:]
@@ -158,6 +169,7 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     if program is not None:
         args.program = program
     args.command_line = ["assay", *typed]  # for run.json
+    args.build_parser = build_parser  # for what is made from the parser of all verbs
     return args
 
 
@@ -197,7 +209,9 @@ def main(argv: list[str] | None = None, begin: Callable[[], object] = lambda: No
         status = _execute(arguments)
         sys.stdout.flush()
     except UserError as error:
-        _print_error(str(error))
+        from assay.system import in_local_words  # imported when it is needed: a start is short
+
+        _print_error(in_local_words(str(error)))
         return error.exit_code
     except KeyboardInterrupt:
         _print_error("interrupted")
@@ -229,6 +243,8 @@ def _print_error(text: str) -> None:
 
 def _report_exception(error: Exception) -> int:
     """Reports an unexpected exception in one line. Its exit code is never that of a verdict."""
+    import traceback
+
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     if isinstance(error, OSError):
@@ -236,12 +252,13 @@ def _report_exception(error: Exception) -> int:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         _print_error("no space left to write to; fix: make room on that disk and try again")
     elif isinstance(error, OSError) and error.filename is not None:
-        _print_error(f"{as_text(str(error.filename))}: {error.strerror}; fix: check the path and its rights")
+        name = os.fsencode(str(error.filename)).decode(errors="backslashreplace")
+        _print_error(f"{name}: {error.strerror}; fix: check the path and its rights")
     else:
         place = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         _print_error(
-            f"defect of Assay: {problem} ({Path(place.filename).name}:{place.lineno}); "
+            f"defect of Assay: {problem} ({os.path.basename(place.filename)}:{place.lineno}); "
             f"fix: report it with the output of the same command under {TRACEBACK}=1"
         )
     return EXIT_UNUSABLE

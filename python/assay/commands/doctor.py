@@ -27,8 +27,10 @@ from assay.measure.node import read_contexts
 from assay.records.schema import Context
 from assay.records.units import format_as
 from assay.report.console import console
+from assay.system import in_local_words
 
-# Programs that Assay calls: the purpose of each, and the command that installs it on Debian.
+# Programs that Assay calls: the purpose of each, and the command that installs it on Debian
+# (shown in this system's words).
 TOOLS = {
     "ip": ("the lab", "apt-get install iproute2"),
     "tc": ("the lab", "apt-get install iproute2"),
@@ -97,7 +99,8 @@ class Doctor:
         if args.write_inventory is not None:
             return _write_inventory(args.write_inventory)
         specs = [read_specification(name) for name in ["settings", *args.spec]]
-        checks = [*_engines(), *_launchers(), *_tools(), *_settings(specs)]
+        found = [*_engines(), *_launchers(), *_tools(), *_settings(specs)]
+        checks = [replace(c, found=in_local_words(c.found), fix=in_local_words(c.fix)) for c in found]
         if args.json:
             print(json.dumps([asdict(c) for c in checks], indent=1))
         else:

@@ -15,6 +15,7 @@ from assay.errors import EXIT_PASS, UserError
 from assay.launch.engines import MeasurementDescription, describe, describe_storage, probe
 from assay.launch.launchers import default_launcher
 from assay.report.console import console
+from assay.system import in_local_words
 
 
 class List:
@@ -50,12 +51,12 @@ class List:
 def waiver(measurement: MeasurementDescription) -> str | None:
     """Why it cannot run on this machine; None when it can."""
     if measurement.waived:
-        return measurement.waived
+        return in_local_words(measurement.waived)
     if measurement.scope != "node":
         try:
             default_launcher()
         except UserError as error:
-            return error.what
+            return in_local_words(error.what)
     return None
 
 

@@ -6,14 +6,12 @@ Rarely used options go into the group ``advanced``: ``--help`` leaves them out a
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import re
 import shutil
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from assay.errors import UserError
 
@@ -22,8 +20,7 @@ INDENT = 32  # where the texts of the options begin at most
 ALIGNED = 55  # the notes of examples whose commands are at most this long begin in the same column
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(NamedTuple):
     """A command line as a user types it. ``needs``: what it needs beyond a single machine, or how long it takes.
     Tests run examples without ``needs`` and parse the others."""
 
@@ -57,6 +54,14 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--help-all", action=_HelpAll, help="show the advanced options too")
             self._advanced = self.add_argument_group("advanced")
         return self._advanced
+
+    def tree(self) -> Iterator[Parser]:
+        """Yields this parser and those of its sub-verbs at any depth, in the order of the help."""
+        yield self
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for parser in dict.fromkeys(action.choices.values()):
+                    yield from parser.tree()
 
     def format_usage(self) -> str:
         return f"usage: {self._synopsis()}\n"
@@ -160,6 +165,8 @@ class _HelpAll(argparse.Action):
 
 def nearest(word: str, candidates: Sequence[str]) -> str:
     """The suggestion for a mistyped word: ": did you mean 'check'?" for "chekc"; "" where no candidate is similar."""
+    import difflib  # only mistakes need it
+
     close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     return f": did you mean '{close[0]}'?" if close else ""
 

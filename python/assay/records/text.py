@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 # C0 controls except tab and newline, DEL, C1 controls, line and paragraph separators, bidirectional formatting
 # characters, lone surrogates.
 _UNSAFE = re.compile(
@@ -33,6 +31,8 @@ def name_text(name: str) -> str:
 
 def json_line(value: object) -> str:
     """The value as JSON on one line. Unsafe characters have the escapes of JSON, so that it stays JSON when printed."""
+    import msgspec  # the start of the command line escapes text and needs no JSON
+
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", msgspec.json.encode(value).decode())
 
 

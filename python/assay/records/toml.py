@@ -24,13 +24,22 @@ def find_built_in(folder: str, name: str, kind: str) -> Path:
         if path.is_file():
             return path
         raise UserError(f"no {kind} at '{name}'", "give a TOML file or a built-in name")
-    package = Path(assay.__file__).parent
-    folders = [package / folder, package.parents[1] / folder]
-    built_in = {path.stem: path for folder_path in folders for path in sorted(folder_path.glob("*.toml"))}
+    built_in = _built_in(folder)
     if name not in built_in:
         choice = f"choose one of {', '.join(sorted(built_in))}, or " if built_in else ""
         raise UserError(f"no {kind} named '{name}'", f"{choice}give the path of a TOML file")
     return built_in[name]
+
+
+def built_in_names(folder: str) -> list[str]:
+    """The names that ``find_built_in`` knows in a folder."""
+    return sorted(_built_in(folder))
+
+
+def _built_in(folder: str) -> dict[str, Path]:
+    package = Path(assay.__file__).parent
+    folders = [package / folder, package.parents[1] / folder]
+    return {path.stem: path for folder_path in folders for path in sorted(folder_path.glob("*.toml"))}
 
 
 class TomlFile:

@@ -27,7 +27,7 @@ INTERPRETER = Path(sys.executable).resolve().parent
 BUDGET = {"check": "2s", "net": "3s"}  # added where the text gives none
 LAB_SIZES = {"net": ["--sizes", "64KiB,1MiB"]}  # in the lab, where the text gives none
 # Verbs that neither measure this machine nor record a program.
-QUICK_VERBS = {"doctor", "expect", "fabric", "list", "--help"}
+QUICK_VERBS = {"completion", "doctor", "expect", "fabric", "list", "--help"}
 QUICK_SUBCOMMANDS = {("io", "doctor"), ("io", "stores")}
 LONG = {"docs/fabric-remedies.md"}  # fabrics of 500 nodes are repaired
 OTHER_COMMANDS = {"cat", "cc", "python3", "mkdir", "cd", "ls"}  # allowed in blocks that are run

@@ -19,13 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import UserError
-from assay.lab.tools import find
+from assay.lab.tools import find, locate
 
 PACKAGE = "linux-image-amd64"  # a metapackage, which depends on the package of the newest kernel
 COMMAND_LIMIT_S = 600.0  # the download takes longest
-TOOLS = {  # Debian's package for each
-    "apt-get": "apt",
-    "dpkg": "dpkg",
+TOOLS = {  # Debian's package for each, beside apt-get and dpkg themselves
     "depmod": "kmod",
     "modprobe": "kmod",
     "busybox": "busybox-static",
@@ -57,6 +55,11 @@ def prepare_kernel() -> Kernel:
     ready = sorted(cache_folder().glob("*/ready"), key=lambda path: path.stat().st_mtime)
     if ready:
         return _kernel(ready[-1].parent)
+    if locate("apt-get") is None or locate("dpkg") is None:
+        raise UserError(
+            "guests boot Debian's kernel, and this machine has no apt-get and dpkg to fetch it",
+            f"copy {cache_folder()} from a Debian machine",
+        )
     for tool, package in TOOLS.items():
         find(tool, package)
     cache_folder().mkdir(parents=True, exist_ok=True)
