@@ -141,8 +141,6 @@ std::size_t last_level_cache() {
     return std::size_t{32} << 20;
 }
 
-std::size_t available_memory() { return meminfo("MemAvailable"); }
-
 void bind_to_core(int index) {
     hwloc_obj_t core =
         hwloc_get_obj_by_type(topology().handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(index));

@@ -36,6 +36,7 @@
 #include "core/options.hpp"
 #include "core/record.hpp"
 #include "core/topology.hpp"
+#include "machine/available_memory.hpp"
 #include "node/memory/kernels.hpp"
 
 namespace assay::node {

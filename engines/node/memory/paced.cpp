@@ -26,6 +26,7 @@
 #include "core/options.hpp"
 #include "core/record.hpp"
 #include "core/topology.hpp"
+#include "machine/available_memory.hpp"
 #include "node/memory/kernels.hpp"
 #include "node/memory/workload.hpp"
 
