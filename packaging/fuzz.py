@@ -37,8 +37,8 @@ def main(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    in_python = sum(test.read_text().count("\n@fuzzed") for test in tests)
-    share = seconds / (len(readers) + in_python)
+    collected = _output([sys.executable, "-m", "pytest", "--collect-only", "-q", *map(str, tests)])
+    share = seconds / (len(readers) + collected.count("::"))
     failed = []
     for target, name in readers:
         if _run([str(target), "--reader", name, "--seconds", str(share)], {}):
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _output(command: list[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, check=True).stdout
 
 
 def _run(command: list[str], more: dict[str, str]) -> int:

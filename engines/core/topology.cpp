@@ -1,7 +1,7 @@
-// This host's topology from hwloc, /proc and /sys, binding of threads, and memory on NUMA nodes.
+// This host's topology from hwloc, /proc and /sys, binding of threads, and memory on NUMA nodes
+// (which cores belong to which: core/numa.cpp).
 #include "core/topology.hpp"
 
-#include <hwloc.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -16,6 +16,8 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/hwloc.hpp"
+#include "core/numa.hpp"
 
 namespace assay {
 namespace {
@@ -122,6 +124,12 @@ std::size_t meminfo(const std::string& key) {
 
 }  // namespace
 
+hwloc_topology_t hwloc_of_this_machine() { return topology().handle(); }
+
+bool kernel_describes_machine() {
+    return topology().planted().empty() || std::getenv("ASSAY_ROOT") != nullptr;
+}
+
 std::string host_name() {
     char name[256] = {};
     gethostname(name, sizeof name - 1);
@@ -141,8 +149,6 @@ std::size_t last_level_cache() {
     return std::size_t{32} << 20;
 }
 
-std::size_t available_memory() { return meminfo("MemAvailable"); }
-
 void bind_to_core(int index) {
     hwloc_obj_t core =
         hwloc_get_obj_by_type(topology().handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(index));
@@ -159,31 +165,6 @@ void bind_to_core(int index) {
 
 namespace {
 
-// Whether this NUMA node has processors of its own. Without any, hwloc reports the nearest ones.
-bool has_processors(unsigned node) {
-    const std::string path = "devices/system/node/node" + std::to_string(node) + "/cpulist";
-    std::ifstream file(sysfs(path));
-    return !file || !read_line(sysfs(path)).empty();
-}
-
-std::vector<NumaNode> read_nodes() {
-    const Topology& t = topology();
-    std::vector<NumaNode> nodes;
-    for (int i = 0; i < t.count(HWLOC_OBJ_NUMANODE); ++i) {
-        hwloc_obj_t node =
-            hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
-        NumaNode entry{static_cast<int>(node->os_index), {}, node->attr->numanode.local_memory};
-        for (int core = 0; core < t.count(HWLOC_OBJ_CORE) && has_processors(node->os_index); ++core)
-            if (hwloc_bitmap_isincluded(
-                    hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(core))
-                        ->cpuset,
-                    node->cpuset))
-                entry.cores.push_back(core);
-        nodes.push_back(std::move(entry));
-    }
-    return nodes;
-}
-
 hwloc_obj_t node_object(int number) {
     const Topology& t = topology();
     for (int i = 0; i < t.count(HWLOC_OBJ_NUMANODE); ++i) {
@@ -195,11 +176,6 @@ hwloc_obj_t node_object(int number) {
 }
 
 }  // namespace
-
-const std::vector<NumaNode>& numa_nodes() {
-    static const std::vector<NumaNode> nodes = read_nodes();
-    return nodes;
-}
 
 void bind_to_node(const NumaNode& node) {
     hwloc_bitmap_t cores = hwloc_bitmap_alloc();
@@ -287,10 +263,13 @@ Json host_facts() {
                   {"numa.nodes", t.count(HWLOC_OBJ_NUMANODE)},
                   {"memory.bytes", meminfo("MemTotal")},
                   {"assay.version", ASSAY_VERSION}};
-    std::size_t in_nodes = 0;
-    for (const NumaNode& node : numa_nodes()) in_nodes += node.cores.size();
-    if (const auto cores = static_cast<std::size_t>(core_count()); in_nodes < cores)
-        facts["numa.cores_without_memory"] = cores - in_nodes;
+    std::size_t apart = 0;
+    for (const RemoteCores& remote : cores_without_memory()) apart += remote.cores.size();
+    if (apart > 0) {
+        facts["numa.cores_without_memory"] = apart;
+        facts["numa.nearest_memory"] = nearest_memory();
+    }
+    if (cores_across_nodes() > 0) facts["numa.cores_across_nodes"] = cores_across_nodes();
     if (!t.planted().empty()) facts["topology.planted"] = t.planted();
     if (!t.ignored().empty()) facts["topology.ignored"] = t.ignored();
     return facts;

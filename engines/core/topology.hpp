@@ -15,7 +15,6 @@ Json host_facts();
 
 int core_count();                // physical cores that this process may use
 std::size_t last_level_cache();  // bytes, sum over the host; 32 MiB if unknown
-std::size_t available_memory();  // bytes, MemAvailable
 void bind_to_core(int index);    // binds the calling thread to a usable physical core
 
 // A NUMA node and the indices of its usable physical cores; a node with memory only has none.

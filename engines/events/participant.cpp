@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "core/interrupt.hpp"
 #include "core/topology.hpp"
+#include "machine/available_memory.hpp"
 
 namespace assay::events {
 namespace {

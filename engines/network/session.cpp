@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "core/text.hpp"
 #include "core/topology.hpp"
+#include "machine/available_memory.hpp"
 
 namespace assay::network {
 namespace {

@@ -19,6 +19,7 @@
 #include "core/interrupt.hpp"
 #include "core/options.hpp"
 #include "core/record.hpp"
+#include "machine/available_memory.hpp"
 #include "node/gpu/device.hpp"
 #include "node/gpu/gpu.hpp"
 

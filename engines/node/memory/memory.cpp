@@ -36,6 +36,8 @@
 #include "core/options.hpp"
 #include "core/record.hpp"
 #include "core/topology.hpp"
+#include "machine/available_memory.hpp"
+#include "node/memory/configurations.hpp"
 #include "node/memory/kernels.hpp"
 
 namespace assay::node {
@@ -193,23 +195,6 @@ Arrays part(const Arrays& arrays, std::size_t offset, std::size_t length) {
     return {arrays.a + offset, arrays.b + offset, arrays.c + offset, length};
 }
 
-// A choice of cores and of the memory that they use.
-struct Configuration {
-    std::vector<int> cores, memory_nodes;  // of each thread
-    std::optional<int> node;               // the node of the cores; none: all nodes
-    Json memory_node;                      // as recorded: the node's number, or "local"
-    std::size_t bytes;                     // in each of the three arrays
-
-    // Doubles of each array that a thread uses.
-    std::size_t length() const {
-        return std::max<std::size_t>(bytes / sizeof(double) / cores.size() / kernel_step, 1) *
-               kernel_step;
-    }
-    std::size_t threads_on(int memory) const {
-        return static_cast<std::size_t>(std::ranges::count(memory_nodes, memory));
-    }
-};
-
 using ArraysByNode = std::map<int, NodeArrays>;
 
 // The arrays of all configurations. They are not touched yet.
@@ -331,37 +316,6 @@ private:
     std::size_t length_ = 0, offset_ = 0;
 };
 
-// One core of the first node with its own memory; the cores of each node with the memory of each
-// node; all cores, each with the memory of its own node.
-std::vector<Configuration> configurations() {
-    const auto& nodes = numa_nodes();
-    std::vector<Configuration> list;
-    std::size_t nodes_with_cores = 0;
-    for (const NumaNode& node : nodes) nodes_with_cores += !node.cores.empty();
-    const std::size_t node_bytes =
-        4 * last_level_cache() / std::max<std::size_t>(nodes_with_cores, 1);
-    Configuration all_nodes{{}, {}, std::nullopt, "local", 4 * last_level_cache()};
-    for (const NumaNode& node : nodes) {
-        if (node.cores.empty()) continue;
-        if (list.empty() && node.cores.size() > 1)
-            list.push_back({{node.cores[0]}, {node.number}, node.number, node.number, node_bytes});
-        for (const NumaNode& memory : nodes)
-            if (memory.bytes > 0)
-                list.push_back({node.cores, std::vector<int>(node.cores.size(), memory.number),
-                                node.number, memory.number, node_bytes});
-        for (int core : node.cores) {
-            all_nodes.cores.push_back(core);
-            all_nodes.memory_nodes.push_back(node.bytes > 0 ? node.number : NodeMemory::any);
-        }
-    }
-    if (list.empty())
-        throw Error("no core that this process may use lies in a NUMA node with memory for it",
-                    "allow it cores and memory of one node (cpuset.cpus and cpuset.mems of its "
-                    "control group, or numactl)");
-    if (nodes_with_cores > 1) list.push_back(std::move(all_nodes));
-    return list;
-}
-
 }  // namespace
 
 void detail::run_memory(const Options& options, Bench& bench) {
@@ -384,6 +338,7 @@ void detail::run_memory(const Options& options, Bench& bench) {
                            {"stores", kernel.stores},
                            {"threads", team.threads()},
                            {"memory_node", setup.memory_node}};
+            if (setup.is_remote()) params["locality"] = "remote";
             const auto report_progress = [&] {
                 bench.sink.progress(done / steps, std::string(kernel.operation),
                                     std::min((steps - done) * whole_budget.seconds, limit.left()));

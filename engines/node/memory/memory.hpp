@@ -1,4 +1,6 @@
-// node.memory: bandwidth from the cores of each NUMA node to the memory of each, in B/s.
+// node.memory: bandwidth from the cores of each NUMA node to the memory of each, in B/s. Cores
+// whose node has no memory use the nearest; what is not the cores' own has the parameter
+// locality=remote.
 //
 // The operations read, write, copy and triad follow McCalpin's STREAM (kernels.hpp, memory.cpp).
 // Throws Error if the arrays, 12 times the last-level cache, do not fit into the free memory.

@@ -23,9 +23,11 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/interrupt.hpp"
+#include "core/numa.hpp"
 #include "core/options.hpp"
 #include "core/record.hpp"
 #include "core/topology.hpp"
+#include "machine/available_memory.hpp"
 #include "node/memory/kernels.hpp"
 #include "node/memory/workload.hpp"
 
@@ -156,12 +158,23 @@ struct Plan {
     }
 };
 
+// The cores that a station may run on, each with the number of the node whose memory it uses: the
+// cores' own, else the nearest.
+std::vector<NumaNode> places_of_stations() {
+    std::vector<NumaNode> places;
+    for (const NumaNode& node : numa_nodes())
+        if (!node.cores.empty() && node.bytes > 0) places.push_back(node);
+    for (const RemoteCores& remote : cores_without_memory())
+        places.push_back({remote.memory, remote.cores, 0});
+    if (places.empty())
+        throw Error("no NUMA node has memory that this process may use",
+                    "allow it memory (cpuset.mems of its control group, or numactl)");
+    return places;
+}
+
 // Runs the workload. Outcomes are ordered by station, then step.
 std::vector<ThreadResult> run(const Plan& plan, Sink& sink) {
-    const auto& nodes = numa_nodes();
-    std::vector<const NumaNode*> nodes_with_cores;
-    for (const NumaNode& node : nodes)
-        if (!node.cores.empty()) nodes_with_cores.push_back(&node);
+    const std::vector<NumaNode> places = places_of_stations();
     const auto& steps = plan.workload.steps;
     const std::size_t threads = static_cast<std::size_t>(plan.workload.stations) * steps.size();
     std::vector<ThreadResult> results(threads);
@@ -179,10 +192,9 @@ std::vector<ThreadResult> run(const Plan& plan, Sink& sink) {
             const PacedStep& step = steps[t % steps.size()];
             try {
                 prctl(PR_SET_TIMERSLACK, 1);  // the default lets it wake up to 50 us late
-                const NumaNode& node =
-                    *nodes_with_cores[(t / steps.size()) % nodes_with_cores.size()];
-                bind_to_node(node);
-                worker.emplace(plan.workload, step, node.bytes > 0 ? node.number : NodeMemory::any);
+                const NumaNode& place = places[(t / steps.size()) % places.size()];
+                bind_to_node(place);
+                worker.emplace(plan.workload, step, place.number);
             } catch (...) {
                 errors[t] = std::current_exception();
                 failed = true;

@@ -14,6 +14,7 @@
 #include "core/record.hpp"
 #include "core/text.hpp"
 #include "core/topology.hpp"
+#include "machine/available_memory.hpp"
 #include "node/rdma/control.hpp"
 #include "node/rdma/endpoint.hpp"
 #include "node/rdma/ports.hpp"

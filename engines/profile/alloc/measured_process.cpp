@@ -8,6 +8,8 @@
 #include <cstdarg>
 #include <cstdio>
 
+#include "machine/available_memory.hpp"
+
 namespace assay::alloc {
 namespace {
 

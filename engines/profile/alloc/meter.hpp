@@ -31,8 +31,4 @@ struct ResidentMemory {
 };
 ResidentMemory resident_memory();
 
-// Bytes that can be allocated without swapping or an out-of-memory kill: the minimum of the limits
-// of the machine and the control groups.
-std::uint64_t available_memory();
-
 }  // namespace assay::alloc

@@ -10,6 +10,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/topology.hpp"
+#include "machine/available_memory.hpp"
 #include "profile/alloc/measurements.hpp"
 #include "profile/alloc/meter.hpp"
 

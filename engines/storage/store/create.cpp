@@ -14,7 +14,7 @@
 #include <cstring>
 #include <utility>
 
-#include "storage/store/available_memory.hpp"
+#include "machine/available_memory.hpp"
 #include "storage/store/backing.hpp"
 #include "storage/store/network_file_system.hpp"
 #include "storage/store/store.hpp"

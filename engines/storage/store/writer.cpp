@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "storage/store/available_memory.hpp"
+#include "machine/available_memory.hpp"
 #include "storage/store/drain.hpp"
 #include "storage/store/durability.hpp"
 #include "storage/store/helper_thread.hpp"
@@ -347,7 +347,7 @@ void Writer::release_if_short() {
         now - memory_checked_ns_ < memory_check_period_ns)
         return;
     memory_checked_ns_ = now;
-    if (available_memory(root_) >= store_.layout().bytes() / low_memory_divisor) return;
+    if (available_memory(root_.c_str()) >= store_.layout().bytes() / low_memory_divisor) return;
     store_.request_sync();  // what is not durable stays
     release_drained();
     if (head_.first_record.load() == head_.drained.load()) last_release_counters_ = counters;

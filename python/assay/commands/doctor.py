@@ -18,7 +18,10 @@ from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
 from assay.commands.specifications import read_specification
 from assay.errors import EXIT_FAIL, EXIT_PASS, UserError
-from assay.judge import Specification, judge
+from assay.explain.evidence import Evidence
+from assay.explain.machine import topology
+from assay.judge import Specification, doubt, judge
+from assay.judge.doubt import planted_machine
 from assay.judge.inventory_file import inventory_of, not_counted, to_toml
 from assay.launch import simulator
 from assay.launch.engines import describe, engines_folder, probe
@@ -110,6 +113,8 @@ class Doctor:
 
 def _write_inventory(path: Path) -> int:
     contexts = read_contexts()
+    if planted := planted_machine(contexts):
+        raise UserError(f"no inventory of it can be written: {planted}", "unset ASSAY_TOPOLOGY")
     host = next((c.subject.host for c in contexts if c.subject.device is None and c.subject.host), "")
     comments = [
         f"What {host} had on {datetime.now(UTC):%Y-%m-%d}. Rates, MTUs and memory are the least that pass."
@@ -177,7 +182,9 @@ def _settings(specifications: list[Specification]) -> list[Check]:
     checks = []
     for specification in specifications:
         facts = [criterion for criterion in specification.criteria if criterion.fact]
-        for verdict in judge(replace(specification, criteria=facts), contexts, [socket.gethostname()]):
+        verdicts = judge(replace(specification, criteria=facts), contexts, [socket.gethostname()])
+        doubt(verdicts, contexts, busy="")
+        for verdict in verdicts:
             observed = verdict.observed_text or "not on this machine"
             if verdict.reason and (verdict.observed_text or verdict.metric.startswith("inventory.")):
                 observed = (
@@ -188,6 +195,10 @@ def _settings(specifications: list[Specification]) -> list[Check]:
                 continue
             required = f"; wanted: {verdict.required_text}" if verdict.required_text else ""
             checks.append(Check("settings", verdict.criterion, "note", observed + required, verdict.fix))
+    checks += [
+        Check("settings", "topology", "note", finding.cause, finding.fix)
+        for finding in topology(Evidence(contexts))
+    ]
     return [*checks, *_devices(contexts)]
 
 

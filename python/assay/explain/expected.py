@@ -280,8 +280,9 @@ def _is_comparable(record: Measurement, expected: Expected) -> bool:
 
 
 def _uses_all_memory(record: Measurement) -> bool:
-    """Whether all cores used the memory of their own NUMA nodes. With a single node, its cores used its memory."""
+    """Whether all cores used the memory of their own NUMA nodes, or the nearest. With a single node, its cores used its
+    memory."""
     return (
-        record.params.get("memory_node") in ("local", record.subject.numa)
+        record.params.get("memory_node") in ("local", "nearest", record.subject.numa)
         and record.params.get("threads") != 1
     )

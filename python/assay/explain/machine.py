@@ -1,4 +1,4 @@
-"""Says what of a host's topology is not as it should be: where it comes from, and cores without memory.
+"""Says what of a host's topology is not as it should be: where it comes from, cores without memory, torn cores.
 
 Variables of hwloc (HWLOC_XMLFILE, HWLOC_SYNTHETIC) describe another machine; the engines ignore them. Tests plant a
 machine with ASSAY_TOPOLOGY; its figures are this machine's, its nodes and cores are not.
@@ -13,8 +13,8 @@ from assay.records.schema import Context, Finding
 
 
 def topology(evidence: Evidence) -> list[Finding]:
-    """Finds planted machines ("topology.planted"), ignored variables of hwloc ("topology.ignored"), and cores outside
-    of all memory nodes ("numa.cores_without_memory")."""
+    """Finds planted machines ("topology.planted"), ignored variables of hwloc ("topology.ignored"), cores without
+    memory of their own ("numa.cores_without_memory") and cores in several nodes ("numa.cores_across_nodes")."""
     return [
         Finding(
             rule="topology",
@@ -44,7 +44,13 @@ def _causes(record: Context) -> Iterator[tuple[str, str]]:
         yield cause, f"unset {ignored}"
     if apart := facts.get("numa.cores_without_memory"):
         yield (
-            f"{apart} of {facts.get('cpu.cores')} cores of {host} have no memory node of their own: "
-            "figures of nodes leave them out, and none is the peak of the machine",
+            f"{apart} of {facts.get('cpu.cores')} cores of {host} have no memory in their own NUMA node: they are "
+            f"measured with the nearest memory, as remote bandwidth ({facts.get('numa.nearest_memory')})",
             "look for missing memory modules, the firmware's nodes per socket, and cpuset.mems",
+        )
+    if across := facts.get("numa.cores_across_nodes"):
+        yield (
+            f"{across} of {facts.get('cpu.cores')} cores of {host} have hardware threads in several NUMA nodes: "
+            "the firmware's cores and its nodes disagree, and such a core is measured in the node of its first thread",
+            "correct the firmware's table of nodes (SRAT), or the virtual machine's -numa and -smp",
         )

@@ -6,10 +6,8 @@ first link. ``Routes`` walks each route from a switch with hosts to a destinatio
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -19,6 +17,7 @@ from assay.errors import UserError
 from assay.fabric.levels import UNREACHED
 from assay.fabric.tables import NO_ENTRY, ForwardingTables
 from assay.fabric.topology import Fabric, Ints
+from assay.records.memory import available_memory
 
 Fault = Literal["loop", "black hole", "no cable", "wrong host"]
 FAULTS: list[Fault] = ["black hole", "no cable", "wrong host", "loop"]  # codes 1, 2, ...
@@ -48,23 +47,13 @@ def _refuse_beyond_memory(fabric: Fabric) -> None:
     """Raises UserError where the routes of all leaf switches to all hosts do not fit the memory that is free."""
     hops = 2 * (1 + int(fabric.levels[fabric.levels != UNREACHED].max(initial=0)))
     needed = len(fabric.edge_switches) * fabric.hosts * (hops * BYTES_OF_HOP + BYTES_OF_ROUTE)
-    free = free_memory()
+    free = available_memory()
     if needed > free:
         raise UserError(
             f"{fabric.source}: the routes of {fabric.hosts} hosts on {len(fabric.edge_switches)} leaf switches need "
             f"{needed / 2**30:.0f} GiB of memory, and {free / 2**30:.0f} GiB are free",
             "use a machine with more memory",
         )
-
-
-def free_memory() -> float:
-    """Bytes that are available without swapping; infinite where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return math.inf
-    known = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return int(known[0]) * 1024 if known else math.inf
 
 
 class Routes:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from assay.errors import UserError
 from assay.events.figures import ALLTOALL, BUILD
-from assay.fabric.routes import free_memory
 from assay.launch.launchers import Launcher
 from assay.launch.placement import HERE, Segment, Site
 from assay.launch.simulator import FLAVOUR as SIMULATED
 from assay.measure.session import Session
+from assay.records.memory import available_memory
 from assay.records.schema import Scalar
 from assay.records.units import format_size
 
@@ -151,7 +151,7 @@ def check_memory(request: EventRequest) -> None:
     if request.params.get("units") == "split":
         sources //= 2
     # A builder unit gathers a message of every source for each credit; a source keeps as many.
-    needed, free = 2 * sources * sources * credits * size, free_memory()
+    needed, free = 2 * sources * sources * credits * size, available_memory()
     if needed > MAX_MEMORY * free:
         raise UserError(
             f"--size {format_size(size)}: the buffers of {ranks} ranks need {needed / 2**30:.1f} GiB, "

@@ -57,9 +57,11 @@ def _spread(record: Measurement) -> float:
 def _describe_cores(record: Measurement) -> str:
     threads, memory = record.params["threads"], record.params["memory_node"]
     count = f"{threads} thread" + ("" if threads == 1 else "s")
-    if record.subject.numa is None:
+    if memory in ("local", "nearest"):
         return f"all nodes, {count}"
-    return f"node {record.subject.numa} -> {memory}, {count}"
+    node = "no node" if record.subject.numa is None else f"node {record.subject.numa}"
+    remote = ", remote" if record.params.get("locality") == "remote" else ""
+    return f"{node} -> {memory}{remote}, {count}"
 
 
 def _show_paced(console: Console, records: Sequence[Measurement]) -> None:

@@ -161,15 +161,15 @@ TWO_NODES = "numa:2 l3:1(size=1048576) core:2 pu:1"
 EIGHT_NODES = "numa:8 l3:1(size=1048576) core:1 pu:1"
 
 
-def planted_peak(machine: str, *arguments: str) -> list[dict[str, Any]]:
-    """The records of node.memory on a planted machine."""
+def planted_peak(machine: str, *arguments: str, root: Path | None = None) -> list[dict[str, Any]]:
+    """The records of node.memory on a planted machine. ``root``: its files of /sys."""
     done = subprocess.run(
         [str(probe()), "run", "node.memory", *arguments],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
         check=True,
-        env={**os.environ, "ASSAY_TOPOLOGY": machine},
+        env={**os.environ, "ASSAY_TOPOLOGY": machine} | ({"ASSAY_ROOT": str(root)} if root else {}),
     )
     records = [json.loads(line) for line in done.stdout.splitlines()]
     return [r for r in records if r["kind"] == "measurement"]
@@ -214,7 +214,9 @@ PARTIAL = """<?xml version="1.0" encoding="UTF-8"?>
 <topology version="2.0"><object type="Machine" os_index="0" {all} allowed_cpuset="0x3" allowed_nodeset="0x1">
  <object type="Package" os_index="0" {with_node}>
   <object type="NUMANode" os_index="0" {with_node} local_memory="{memory}"/>
-  <object type="Core" os_index="0" {with_node}><object type="PU" os_index="0" {with_node}/></object>
+  <object type="L3Cache" os_index="0" cache_size="1048576" depth="3" cache_type="0" {with_node}>
+   <object type="Core" os_index="0" {with_node}><object type="PU" os_index="0" {with_node}/></object>
+  </object>
  </object>
  <object type="Package" os_index="1" {without}>
   <object type="Core" os_index="1" {without}><object type="PU" os_index="1" {without}/></object>
@@ -242,13 +244,82 @@ def partial(folder: Path, memory: int) -> str:
     return str(folder / "machine.xml")
 
 
+def plant_nodes(folder: Path, *nodes: tuple[str, str]) -> Path:
+    """Writes what the kernel says of each node: its processors and its distances. Returns the root."""
+    for number, (processors, distances) in enumerate(nodes):
+        files = folder / f"sys/devices/system/node/node{number}"
+        files.mkdir(parents=True)
+        (files / "cpulist").write_text(processors + "\n")
+        (files / "distance").write_text(distances + "\n")
+    meminfo = folder / "proc/meminfo"
+    meminfo.parent.mkdir()
+    meminfo.write_text("MemAvailable: 1000000 kB\n")
+    return folder
+
+
 def test_cores_without_a_memory_node_are_counted(tmp_path: Path) -> None:
     facts = facts_of_this_machine(ASSAY_TOPOLOGY=partial(tmp_path, 1 << 30))
     assert (facts["cpu.cores"], facts["numa.nodes"], facts["numa.cores_without_memory"]) == (2, 1, 1)
+    assert facts["numa.nearest_memory"] == "no node -> 0"
     assert "numa.cores_without_memory" not in facts_of_this_machine(ASSAY_TOPOLOGY=TWO_NODES)
 
 
-def test_a_machine_whose_cores_have_no_memory_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("distances", "memory"), [("17 28 10", 0), ("28 17 10", 1)])
+def test_the_kernels_distances_say_which_memory_is_nearest(
+    tmp_path: Path, distances: str, memory: int
+) -> None:
+    """Node 2 has processors and no memory, node 1 has memory and no processors."""
+    root = plant_nodes(tmp_path, ("0-1", "10 17 28"), ("", "17 10 28"), ("2-3", distances))
+    facts = facts_of_this_machine(ASSAY_TOPOLOGY=TWO_NODES, ASSAY_ROOT=str(root))
+    assert facts["numa.cores_without_memory"] == 2
+    assert facts["numa.nearest_memory"] == f"node 2 -> {memory}"
+
+
+def test_peak_measures_cores_without_memory_with_the_nearest(tmp_path: Path) -> None:
+    root = plant_nodes(tmp_path, ("0-1", "10 17 28"), ("", "17 10 28"), ("2-3", "28 17 10"))
+    records = planted_peak(TWO_NODES, "--budget", "0.01", root=root)
+    assert set(operations(records)) == {
+        (0, 1, 0),
+        *((0, 2, memory) for memory in (0, 1)),
+        (2, 2, 1),
+        (None, 4, "nearest"),
+    }
+    remote = {
+        (r["subject"].get("numa"), r["params"]["memory_node"])
+        for r in records
+        if r["params"].get("locality") == "remote"
+    }
+    assert remote == {(0, 1), (2, 1)}
+
+
+def test_peak_measures_all_memory_where_no_node_has_cores_too(tmp_path: Path) -> None:
+    root = plant_nodes(
+        tmp_path, ("", "10 20 20 20"), ("", "20 10 20 20"), ("0-1", "30 20 10 20"), ("2-3", "20 30 20 10")
+    )
+    records = planted_peak(TWO_NODES, "--budget", "0.01", root=root)
+    pairs = {(node, 2, memory) for node in (2, 3) for memory in (0, 1)}
+    assert set(operations(records)) == pairs | {(2, 1, 1), (None, 4, "nearest")}
+    assert all(r["params"].get("locality") == "remote" for r in records if r["params"]["threads"] < 4)
+
+
+def test_peak_measures_cores_of_no_node(tmp_path: Path) -> None:
+    records = planted_peak(partial(tmp_path, 1 << 30), "--budget", "0.01")
+    assert set(operations(records)) == {(0, 1, 0), (None, 1, 0), (None, 2, "nearest")}
+    assert all(
+        ("locality" in r["params"]) == (r["subject"].get("numa") is None and r["params"]["threads"] == 1)
+        for r in records
+    )
+
+
+def test_cores_whose_threads_are_in_several_nodes_are_counted(tmp_path: Path) -> None:
+    root = plant_nodes(tmp_path, ("0,2", "10 20"), ("1,3", "20 10"))
+    facts = facts_of_this_machine(ASSAY_TOPOLOGY="[numa] [numa] core:2 pu:2", ASSAY_ROOT=str(root))
+    assert (facts["cpu.cores"], facts["numa.nodes"], facts["numa.cores_across_nodes"]) == (2, 2, 2)
+    assert "numa.cores_without_memory" not in facts
+    assert "numa.cores_across_nodes" not in facts_of_this_machine(ASSAY_TOPOLOGY=TWO_NODES)
+
+
+def test_a_machine_whose_nodes_have_no_memory_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(
         [str(probe()), "run", "node.memory", "--limit", "0.05"],
         capture_output=True,
@@ -257,7 +328,19 @@ def test_a_machine_whose_cores_have_no_memory_is_refused(tmp_path: Path) -> None
         env={**os.environ, "ASSAY_TOPOLOGY": partial(tmp_path, 0)},
     )
     assert done.returncode == 2 and '"measurement"' not in done.stdout
-    assert "no core that this process may use" in done.stdout + done.stderr
+    assert "no NUMA node has memory that this process may use" in done.stdout + done.stderr
+
+
+def test_a_planted_machine_neither_passes_nor_fails(
+    working_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ASSAY_TOPOLOGY", TWO_NODES)
+    main(["doctor", "--json"])  # its exit code is on what is missing here
+    checks = [c for c in json.loads(capfd.readouterr().out) if c["section"] == "settings"]
+    assert checks and all(c["state"] == "note" for c in checks)
+    assert any(f"measured as the planted machine '{TWO_NODES}'" in c["found"] for c in checks)
+    assert main(["doctor", "--write-inventory", "offer.toml"]) == 2
+    assert "unset ASSAY_TOPOLOGY" in capfd.readouterr().err and not Path("offer.toml").exists()
 
 
 def test_peak_of_planted_nodes_covers_each_pair_of_nodes() -> None:

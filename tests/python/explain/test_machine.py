@@ -21,9 +21,15 @@ def test_ignored_variables_are_named_with_their_host() -> None:
     assert "of n1: ignored" in cause and cause.endswith("unset HWLOC_SYNTHETIC, HWLOC_XMLFILE")
 
 
-def test_cores_without_memory_are_counted() -> None:
-    (cause,) = causes(cpu_cores=17, numa_cores_without_memory=9)
+def test_cores_without_memory_are_counted_and_their_memory_is_named() -> None:
+    (cause,) = causes(cpu_cores=17, numa_cores_without_memory=9, numa_nearest_memory="node 0 -> 1")
     assert "9 of 17 cores of n1" in cause and "cpuset.mems" in cause
+    assert "as remote bandwidth (node 0 -> 1)" in cause
+
+
+def test_cores_whose_threads_are_in_several_nodes_are_counted() -> None:
+    (cause,) = causes(cpu_cores=2, numa_cores_across_nodes=2)
+    assert "2 of 2 cores of n1 have hardware threads in several NUMA nodes" in cause
 
 
 def test_a_machine_as_the_kernel_describes_it_has_no_finding() -> None:

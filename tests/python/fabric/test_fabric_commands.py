@@ -205,7 +205,7 @@ def test_an_exchange_too_large_to_plan_leaves_the_other_remedies(
 def test_routes_beyond_the_memory_are_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(routes, "free_memory", lambda: 10_000.0)
+    monkeypatch.setattr(routes, "available_memory", lambda: 10_000.0)
     assert main(["fabric", "conflicts", *TREE]) == 2
     error = capsys.readouterr().err
     assert "the routes of 45 hosts on 3 leaf switches need 0 GiB of memory" in error

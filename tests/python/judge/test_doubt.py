@@ -1,11 +1,11 @@
-"""A busy machine fails no rate and no time; what no load changes still fails."""
+"""A busy machine fails no rate and no time; what no load changes still fails. A planted machine decides nothing."""
 
 from __future__ import annotations
 
 import pytest
 
 from assay.judge import doubt
-from assay.records.schema import AnyRecord, Finding, Measurement, Summary, Verdict
+from assay.records.schema import AnyRecord, Context, Finding, Measurement, Subject, Summary, Verdict
 
 BUSY = "this machine was busy: other programs took 1.4 of 2 processors"
 
@@ -58,3 +58,13 @@ def test_one_certain_cause_among_the_evidence_is_enough_to_fail() -> None:
 def test_a_failure_without_evidence_and_a_pass_stay() -> None:
     assert judged().outcome == "FAIL"
     assert judged(measured("node.memory", "bandwidth", "B/s"), outcome="PASS").outcome == "PASS"
+
+
+@pytest.mark.parametrize("outcome", ["PASS", "FAIL"])
+def test_a_planted_machine_neither_passes_nor_fails(outcome: str) -> None:
+    corrupted = measured("network.all_to_all", "corrupted", "1")
+    facts = {"topology.planted": "numa:4 core:8 pu:2"}
+    verdict = judged(corrupted, Context(subject=Subject(host="n1"), facts=facts), busy="", outcome=outcome)
+    assert verdict.outcome == "INCONCLUSIVE"
+    assert verdict.reason == "n1 was measured as the planted machine 'numa:4 core:8 pu:2'"
+    assert verdict.fix.startswith("unset ASSAY_TOPOLOGY")

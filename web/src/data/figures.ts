@@ -46,8 +46,13 @@ function isBetweenNodes(record: Measurement): boolean {
   return (
     isOk(record) &&
     typeof memoryNode(record) === "number" &&
-    typeof record.subject?.numa === "number"
+    (typeof record.subject?.numa === "number" || isRemote(record))
   );
+}
+
+// The memory is that of another node than the cores', which may be in no node.
+function isRemote(record: Measurement): boolean {
+  return record.params?.["locality"] === "remote";
 }
 
 function isOk(record: Measurement): boolean {
@@ -172,7 +177,12 @@ export function numaMatrices(measurements: readonly Measurement[]): Matrix[] {
   const byKey = new Map<string, Measurement[]>();
   for (const record of measurements) {
     if (!isBetweenNodes(record)) continue;
-    const { memory_node: _memory, threads: _threads, ...rest } = record.params!;
+    const {
+      memory_node: _memory,
+      locality: _locality,
+      threads: _threads,
+      ...rest
+    } = record.params!;
     const threads = record.params!["threads"] === 1 ? "one thread" : "all threads";
     const key = [
       record.subject!.host,
@@ -190,7 +200,7 @@ export function numaMatrices(measurements: readonly Measurement[]): Matrix[] {
 }
 
 function numaMatrix(key: string, records: Measurement[]): Matrix {
-  const row = (record: Measurement) => `cores ${record.subject!.numa}`;
+  const row = (record: Measurement) => `cores ${record.subject!.numa ?? "of no node"}`;
   const column = (record: Measurement) => `memory ${memoryNode(record)}`;
   const rows = [...new Set(records.map(row))].sort(naturally);
   const columns = [...new Set(records.map(column))].sort(naturally);

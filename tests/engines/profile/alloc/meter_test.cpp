@@ -30,8 +30,3 @@ TEST_CASE("the length of a tick is plausible") {
     CHECK(tick > 1e-11);
     CHECK(tick < 1e-6);
 }
-
-TEST_CASE("the available memory is plausible") {
-    CHECK(available_memory() > (1u << 20));
-    CHECK(available_memory() < (std::uint64_t{1} << 50));
-}
