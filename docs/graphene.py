@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python")]
 
 from assay.cli import main as assay  # noqa: E402
-from assay.model.fit import Model  # noqa: E402
+from assay.model.fitted import Model  # noqa: E402
 from assay.model.network import Network  # noqa: E402
 from assay.model.platform import write_platform  # noqa: E402
 from assay.records.run import Run  # noqa: E402

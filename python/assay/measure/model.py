@@ -13,7 +13,8 @@ from assay.launch.simulator import Simulator
 from assay.measure.saturation import SaturationRequest, read_cabinets, simulate_rounds
 from assay.measure.session import Session
 from assay.model.compare import comparisons, rounds_to_simulate
-from assay.model.fit import Model, fit
+from assay.model.fit import fit
+from assay.model.fitted import Model
 from assay.model.levels import more_levels
 from assay.model.network import Topology
 from assay.model.proof import verdict

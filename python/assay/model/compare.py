@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from assay.model.estimate import Z95, estimate, summed
-from assay.model.fit import Model
+from assay.model.fitted import Model
 from assay.model.network import Topology
 from assay.model.rounds import REPLACES, Result, Round, flows_that_count
 from assay.model.study import OTHER_PARTNERS, PLATEAU

@@ -36,6 +36,9 @@ from assay.records.schema import Scalar
 
 MAX_PARTNERS = 4  # of a host in one direction
 STEPS = 8  # limit of the measured steps of an all-to-all, evenly spread
+DIRECTIONS = ("up", "down", "both")
+ROUNDS_OF_CABINET = 3  # a direction: one host, all, and half of them or the knee
+ROUNDS_OF_PLATEAU = 2  # more: other partners, and every second host
 
 
 def expected_rounds(study: Study) -> int:
@@ -43,8 +46,10 @@ def expected_rounds(study: Study) -> int:
     if not study.cabinets:
         return 0
     strides = 2 * min(STEPS, len(study.cabinets))
-    trunks = {1: 0, 2: 9}.get(len(study.cabinets), 9 * len(study.cabinets) + 1 + strides)
-    return 1 + 40 + 3 * len(star_rounds(study.cabinets)) + trunks + STEPS
+    each = len(DIRECTIONS) * (ROUNDS_OF_CABINET + ROUNDS_OF_PLATEAU)
+    trunks = {1: 0, 2: each}.get(len(study.cabinets), each * len(study.cabinets) + 1 + strides)
+    stars = 1 + len(star_rounds(study.cabinets))  # the first one also with fewer hosts at once
+    return 1 + 40 + len(DIRECTIONS) * stars + trunks + STEPS
 
 
 def experiments(study: Study) -> Rounds:
@@ -148,7 +153,7 @@ def _hosts(study: Study) -> Rounds:
     measured in a round; again with fewer at once where they shared a limit. A host whose partners may have been the
     limit is measured again with the fastest partners of its cabinet."""
     study.phase = "each host"
-    for direction in ("up", "down", "both"):
+    for direction in DIRECTIONS:
         for number, stars in enumerate(star_rounds(study.cabinets)):
             if len(stars[0][1]) < 2 and direction == "both" and len(study.hosts) > 2:
                 continue
@@ -357,7 +362,7 @@ def _between(study: Study) -> Rounds:
     study.phase = "between the cabinets"
     pair = len(names) == 2  # then A to B is all there is: the up link of one and the down link of the other
     for name in names[:1] if pair else names:
-        for direction in ("up", "down", "both"):
+        for direction in DIRECTIONS:
             yield from _cabinet(study, name, direction)
     if not pair:
         flows = ring_of_cabinets(study.cabinets)

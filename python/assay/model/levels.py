@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from assay.model.discover import Gap, PivotView, VisitTimes, find_gap, halves
 from assay.model.estimate import estimate, summed, typical
-from assay.model.fit import Model, flows_of
+from assay.model.fitted import Model, flows_of
 from assay.model.network import Topology
 from assay.model.rounds import NAME, flows_that_count
 from assay.model.study import EVERY_SECOND, OTHER_PARTNERS

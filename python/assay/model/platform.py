@@ -21,7 +21,8 @@ from ClusterShell.NodeSet import NodeSet
 
 from assay.errors import UserError
 from assay.model.calls import describe_parameters, parameters
-from assay.model.fit import ENVELOPE, Model
+from assay.model.fit import ENVELOPE
+from assay.model.fitted import Model
 from assay.records.schema import Capacity
 from assay.records.units import format_quantity
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from planted_network import PlantedNetwork, cluster, linear_time
 
@@ -33,6 +35,38 @@ def test_up_down_and_limiter_of_each_host_are_recovered():
 def test_without_a_limiter_only_a_lower_bound_is_known():
     capacity = fitted(planted(cluster(1, 6)), "host", "n0", "limiter")
     assert capacity.state == "at_least" and capacity.value == pytest.approx(2e8)
+
+
+def slower_both_ways(share: float) -> Callable[[Flows], None]:
+    """Hosts that send and receive at once carry this share less than in each direction alone."""
+
+    def distort(record: Flows) -> None:
+        both_ways = set(record.sources) & set(record.targets)
+        for i, ends in enumerate(zip(record.sources, record.targets, strict=True)):
+            if both_ways & set(ends):
+                record.values[i] *= 1 - share
+                record.slices[i] = [rate * (1 - share) for rate in record.slices[i]]
+
+    return distort
+
+
+@pytest.mark.parametrize("acknowledgements", [46 / 1538, 0.05, 90 / 1538])
+def test_acknowledgements_are_no_limiter(acknowledgements: float):
+    """TCP's of each second segment and of each one, and SimGrid's cross traffic of 5 %: of each link's rate."""
+    network = cluster(3, 6)
+    for name in network.cabinets:
+        for direction in ("up", "down"):
+            network.capacity["cabinet", name, direction] = 3e8
+    distort = slower_both_ways(1 - 1 / (1 + acknowledgements))
+    for level, resource in (("host", "n2"), ("cabinet", "rack1")):
+        limiter = fitted(planted(network, distort=distort), level, resource, "limiter")
+        assert limiter.state == "at_least"
+        assert limiter.explanations in ([], ["limiter", "acknowledgements"]), limiter.reason
+
+
+def test_less_than_acknowledgements_explain_is_a_limiter():
+    limiter = fitted(planted(cluster(1, 6), distort=slower_both_ways(0.1)), "host", "n2", "limiter")
+    assert limiter.state == "measured" and limiter.value == pytest.approx(1.8e8)
 
 
 def test_a_limiter_as_narrow_as_the_link_hides_the_link():

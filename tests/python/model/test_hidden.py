@@ -10,7 +10,8 @@ from hidden_platforms import HiddenPlatform, draw_platform
 from planted_network import PlantedNetwork, answer_rounds, linear_time
 
 from assay.model.compare import comparisons, replay, rounds_to_simulate
-from assay.model.fit import NEVER_BINDS, Model, fit
+from assay.model.fit import fit
+from assay.model.fitted import NEVER_BINDS, Model
 from assay.model.network import Network, Topology
 from assay.model.proof import verdict
 from assay.model.rounds import Flow, Result

@@ -13,7 +13,8 @@ from assay.cli import main
 from assay.errors import UserError
 from assay.launch import simulator
 from assay.launch.platforms import platform_hosts
-from assay.model.fit import Model, fit
+from assay.model.fit import fit
+from assay.model.fitted import Model
 from assay.model.network import Network
 from assay.model.platform import build, write_platform
 from assay.records.run import Run
