@@ -48,7 +48,7 @@ void set_registers(pid_t tid, user_regs_struct registers) {
 // System calls that the kernel ends with EINTR whenever a thread is stopped, without any effect
 // (signal(7)).
 constexpr std::array interruptible_waits = {
-    SYS_epoll_wait,      SYS_epoll_pwait,  SYS_epoll_pwait2,  SYS_semop,  SYS_semtimedop,
+    SYS_epoll_wait,      SYS_epoll_pwait,  __NR_epoll_pwait2, SYS_semop,  SYS_semtimedop,
     SYS_rt_sigtimedwait, SYS_io_getevents, SYS_io_pgetevents, SYS_read,   SYS_readv,
     SYS_recvfrom,        SYS_recvmsg,      SYS_accept,        SYS_accept4};
 

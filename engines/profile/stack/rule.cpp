@@ -2,14 +2,11 @@
 // call-frame instructions and reduces the row to a rule.
 #include "profile/stack/rule.hpp"
 
-#include <dlfcn.h>
-#include <link.h>
-#include <sys/auxv.h>
-
 #include <cstddef>
 #include <cstring>
 
 #include "profile/stack/code.hpp"
+#include "profile/stack/loaded_object.hpp"
 
 namespace assay::stack {
 namespace {
@@ -437,38 +434,10 @@ const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* lim
     return header + entry(low).fde;
 }
 
-struct MappedRange {
-    const std::uint8_t *begin, *end;
-
-    bool contains(const std::uint8_t* address) const { return address >= begin && address < end; }
-};
-
-// Finds the mapping of an object that holds its unwind tables. The kernel may map the segments of a
-// program separately. _dl_find_object then reports only the code; the program headers give the
-// other segments.
-MappedRange find_table_mapping(const dl_find_object& object) {
-    const auto* tables = static_cast<const std::uint8_t*>(object.dlfo_eh_frame);
-    const MappedRange code{static_cast<const std::uint8_t*>(object.dlfo_map_start),
-                           static_cast<const std::uint8_t*>(object.dlfo_map_end)};
-    if (code.contains(tables) || object.dlfo_link_map->l_name[0] != 0) return code;
-    const auto* header = reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR));
-    for (unsigned long k = 0; header != nullptr && k < getauxval(AT_PHNUM); ++k) {
-        const auto* begin =
-            reinterpret_cast<const std::uint8_t*>(object.dlfo_link_map->l_addr + header[k].p_vaddr);
-        if (const MappedRange segment{begin, begin + header[k].p_memsz};
-            header[k].p_type == PT_LOAD && segment.contains(tables))
-            return segment;
-    }
-    return code;
-}
-
 Rule read_row(std::uint64_t address) {
-    dl_find_object object{};
-    if (_dl_find_object(reinterpret_cast<void*>(address), &object) != 0 ||
-        object.dlfo_eh_frame == nullptr)
-        return {};
-    const auto [begin, limit] = find_table_mapping(object);
-    const auto* header = static_cast<const std::uint8_t*>(object.dlfo_eh_frame);
+    LoadedObject object;
+    if (!find_loaded_object(address, object)) return {};
+    const auto [header, begin, limit] = object;
     if (header < begin || header >= limit) return {};
     const std::uint8_t* fde_begin = find_fde(header, limit, address);
     if (fde_begin == nullptr || fde_begin < begin || fde_begin >= limit) return {};

@@ -4,8 +4,8 @@
 // A rule is the row of the call-frame table (DWARF 5, 6.4) that holds at one address, reduced to
 // what a stack trace needs: the caller's stack pointer (the CFA), and where the return address and
 // the caller's frame pointer (BP: RBP, x29) were saved. All other rows are
-// `unsupported`. Reading a rule neither allocates nor locks (_dl_find_object, glibc 2.35). The
-// tables are not trusted: every read stays within the mapped object.
+// `unsupported`. Reading a rule does not allocate, nor lock from glibc 2.35 on (loaded_object.hpp).
+// The tables are not trusted: every read stays within the mapped object.
 #pragma once
 
 #include <cstdint>
