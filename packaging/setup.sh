@@ -216,7 +216,11 @@ install_python() {
     if [ ! -x "$venv/bin/python" ]; then
         python=$(find_python) || {
             say "Python 3.11 or newer is needed, and found is: $(python3 --version 2>/dev/null || echo none)"
-            say "    $(install_command python3 python3-venv)"
+            if [ "$(installer)" = apt ] && command -v python3 >/dev/null; then
+                say "this release has no newer one: load a module, or see docs/install.md"
+            else
+                say "    $(install_command python3 python3-venv)"
+            fi
             return 2
         }
         say "making the Python environment in $venv with $python"

@@ -142,13 +142,19 @@ def test_debian_without_root_names_the_packages_and_fails_without_an_engine(tmp_
     assert "apt-get was called" not in said
 
 
-def test_a_python_that_is_too_old_is_named_with_the_package_of_a_newer_one(tmp_path: Path) -> None:
-    system = System(
-        tmp_path, ROCKY, {"python3": "#!/bin/sh\n[ $1 != --version ] || echo Python 3.9.2\nexit 1\n"}
-    ).plant()
+@pytest.mark.parametrize(
+    ("release", "advice"),
+    [(ROCKY, "dnf install python3.11"), ("ID=debian\n", "this release has no newer one")],
+    ids=["rocky", "debian"],
+)
+def test_a_python_that_is_too_old_is_named_with_the_way_to_a_newer_one(
+    tmp_path: Path, release: str, advice: str
+) -> None:
+    old = "#!/bin/sh\n[ $1 != --version ] || echo Python 3.9.2\nexit 1\n"
+    system = System(tmp_path, release, {"python3": old}).plant()
     shutil.rmtree(tmp_path / "checkout/.venv")
     status, said = system.set_up()
-    assert status == 2 and "dnf install python3.11" in said
+    assert status == 2 and "found is: Python 3.9.2" in said and advice in said
 
 
 def test_every_package_of_the_set_up_has_a_row_in_the_table() -> None:
