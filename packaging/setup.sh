@@ -20,6 +20,7 @@ purpose=${1:?one of run, test, acceptance, programs, node, python}
 venv=.venv
 log=build/setup.log
 table=python/assay/system_packages.txt # the names of packages on each family of systems
+oldest_gcc=11 # the oldest that was seen to accept all sources
 root=${ASSAY_ROOT:-} # of the system; tests plant another
 umask 022 # what is built can be run by every user
 if [ ! -w . ]; then
@@ -276,12 +277,18 @@ build_engines() {
     local tests=OFF tool
     # Once on, the tests stay on: a later "run" would otherwise build everything anew.
     { [ "$purpose" != run ] || grep -qs "^ON" build/.assay-configured; } && tests=ON
-    for tool in g++ cmake ninja pkg-config; do
+    for tool in "${CXX:-g++}" cmake ninja pkg-config; do
         command -v "$tool" >/dev/null || {
             say "engines not built: $tool is missing"
             return 0
         }
     done
+    local compiler=${CXX:-g++} version
+    version=$("$compiler" -dumpversion 2>/dev/null) || true
+    if [[ $compiler == *g++* ]] && [ "${version%%.*}" -lt $oldest_gcc ] 2>/dev/null; then
+        say "engines not built: $compiler is GCC $version, and GCC $oldest_gcc or newer is needed (docs/install.md)"
+        return 0
+    fi
     # Configures again when the tests or the MPI compilers differ; ninja itself notices changed sources.
     local configuration="$tests $(command -v mpicxx.openmpi mpicxx.mpich mpicxx 2>/dev/null | tr '\n' ' ')"
     if [ ! -f build/build.ninja ] || [ "$(cat build/.assay-configured 2>/dev/null)" != "$configuration" ]; then

@@ -129,6 +129,15 @@ def test_a_build_that_fails_is_a_failure_though_an_older_engine_runs(tmp_path: P
     assert status == 2 and "no fmt" in said
 
 
+def test_a_compiler_that_is_too_old_is_named_and_one_of_a_variable_is_taken(tmp_path: Path) -> None:
+    old, new = "#!/bin/sh\necho 10\n", "#!/bin/sh\necho 13.2.0\n"
+    tools = {name: DOES_NOTHING for name in ("cmake", "ninja", "pkg-config")}
+    system = System(tmp_path, SLES, {**tools, "g++": old, "g++-13": new}).plant()
+    status, said = system.set_up()
+    assert status == 2 and "g++ is GCC 10, and GCC 11 or newer is needed" in said
+    assert "GCC" not in system.set_up(CXX="g++-13")[1]
+
+
 def test_debian_without_root_names_the_packages_and_fails_without_an_engine(tmp_path: Path) -> None:
     nobody = {
         "dpkg-query": "#!/bin/sh\nexit 1\n",
