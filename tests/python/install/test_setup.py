@@ -15,8 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 60
 TOOLS = (
-    "bash awk cat cmp cp cut dirname echo env find grep id mkdir readlink rm sed sha256sum sort stat tail tr uname "
-    "xargs"
+    "bash cat cmp cp cut dirname echo env find grep id mkdir readlink rm sed sha256sum sort stat tail xargs"
 )
 ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\n'
 SLES = 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n'
@@ -90,6 +89,13 @@ def test_a_system_without_dpkg_is_told_what_is_missing_in_its_words(
     assert status == 2
     assert f"    {command} " in said and NO_ENGINE in said
     assert ("apt-get" in said) == (release == UBUNTU)
+
+
+def test_the_release_is_found_where_etc_has_none(tmp_path: Path) -> None:
+    system = System(tmp_path, ROCKY).plant()
+    (tmp_path / "root/usr/lib").mkdir(parents=True)
+    (tmp_path / "root/etc/os-release").rename(tmp_path / "root/usr/lib/os-release")
+    assert "dnf install gcc-c++" in system.set_up()[1]
 
 
 def test_what_other_ways_have_installed_is_not_called_missing(tmp_path: Path) -> None:
