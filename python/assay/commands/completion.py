@@ -62,10 +62,14 @@ class Completion:
 
 
 def completion(parser: Parser, shell: str) -> str:
-    """The script that completes the command lines of a parser in bash, zsh or fish."""
+    """The script that completes the command lines of a parser in bash, zsh or fish. The parser is changed: its
+    arguments get what completes them, and a verb the options of its default sub-verb."""
     described = describe_if_built()
     measurements = [m.name for m in described.measurements] if described else []
     for command in parser.tree():
+        for action in command.default_verb._get_optional_actions() if command.default_verb else ():
+            if action.dest != "help":
+                command._add_action(action)
         for action in command._actions:
             if (kind := _kind(action, measurements)) is not None:
                 action.complete = kind  # type: ignore[attr-defined]

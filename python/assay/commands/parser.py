@@ -45,6 +45,7 @@ class Parser(argparse.ArgumentParser):
         self.set_defaults(parser=self)  # args.parser is then the parser of the innermost sub-verb
         self.examples = list(examples)
         self.notes = notes
+        self.default_verb: Parser | None = None  # that is understood where no sub-verb is typed
         self._advanced: argparse._ArgumentGroup | None = None
 
     @property

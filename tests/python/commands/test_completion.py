@@ -27,6 +27,7 @@ LINES = {
     "assay net --serv": ["--servers", "--servers-file", "--servers-hcas"],
     "assay net --launcher intel": ["intelmpi"],
     "assay comply cob": ["cobalt2"],
+    "assay heap --samp": ["--sample"],  # of the sub-verb that is understood
     "assay heap show runs/fir": ["runs/first"],
 }
 

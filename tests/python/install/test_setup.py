@@ -15,8 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 60
 TOOLS = (
-    "bash awk cat cmp cp cut dirname echo env find grep id mkdir readlink rm sed sha256sum sort stat tail tr uname "
-    "xargs"
+    "bash cat cmp cp cut dirname echo env find grep id mkdir readlink rm sed sha256sum sort stat tail xargs"
 )
 ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.6"\n'
 SLES = 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n'
@@ -92,6 +91,13 @@ def test_a_system_without_dpkg_is_told_what_is_missing_in_its_words(
     assert ("apt-get" in said) == (release == UBUNTU)
 
 
+def test_the_release_is_found_where_etc_has_none(tmp_path: Path) -> None:
+    system = System(tmp_path, ROCKY).plant()
+    (tmp_path / "root/usr/lib").mkdir(parents=True)
+    (tmp_path / "root/etc/os-release").rename(tmp_path / "root/usr/lib/os-release")
+    assert "dnf install gcc-c++" in system.set_up()[1]
+
+
 def test_what_other_ways_have_installed_is_not_called_missing(tmp_path: Path) -> None:
     """A module's compiler is on PATH, and its header in CPATH or below CMAKE_PREFIX_PATH."""
     system = System(tmp_path, ROCKY, {"g++": DOES_NOTHING, "python3": DOES_NOTHING}).plant()
@@ -129,6 +135,15 @@ def test_a_build_that_fails_is_a_failure_though_an_older_engine_runs(tmp_path: P
     assert status == 2 and "no fmt" in said
 
 
+def test_a_compiler_that_is_too_old_is_named_and_one_of_a_variable_is_taken(tmp_path: Path) -> None:
+    old, new = "#!/bin/sh\necho 10\n", "#!/bin/sh\necho 13.2.0\n"
+    tools = {name: DOES_NOTHING for name in ("cmake", "ninja", "pkg-config")}
+    system = System(tmp_path, SLES, {**tools, "g++": old, "g++-13": new}).plant()
+    status, said = system.set_up()
+    assert status == 2 and "g++ is GCC 10, and GCC 11 or newer is needed" in said
+    assert "GCC" not in system.set_up(CXX="g++-13")[1]
+
+
 def test_debian_without_root_names_the_packages_and_fails_without_an_engine(tmp_path: Path) -> None:
     nobody = {
         "dpkg-query": "#!/bin/sh\nexit 1\n",
@@ -142,13 +157,19 @@ def test_debian_without_root_names_the_packages_and_fails_without_an_engine(tmp_
     assert "apt-get was called" not in said
 
 
-def test_a_python_that_is_too_old_is_named_with_the_package_of_a_newer_one(tmp_path: Path) -> None:
-    system = System(
-        tmp_path, ROCKY, {"python3": "#!/bin/sh\n[ $1 != --version ] || echo Python 3.9.2\nexit 1\n"}
-    ).plant()
+@pytest.mark.parametrize(
+    ("release", "advice"),
+    [(ROCKY, "dnf install python3.11"), ("ID=debian\n", "this release has no newer one")],
+    ids=["rocky", "debian"],
+)
+def test_a_python_that_is_too_old_is_named_with_the_way_to_a_newer_one(
+    tmp_path: Path, release: str, advice: str
+) -> None:
+    old = "#!/bin/sh\n[ $1 != --version ] || echo Python 3.9.2\nexit 1\n"
+    system = System(tmp_path, release, {"python3": old}).plant()
     shutil.rmtree(tmp_path / "checkout/.venv")
     status, said = system.set_up()
-    assert status == 2 and "dnf install python3.11" in said
+    assert status == 2 and "found is: Python 3.9.2" in said and advice in said
 
 
 def test_every_package_of_the_set_up_has_a_row_in_the_table() -> None:

@@ -52,6 +52,7 @@ class Heap:
         )
         for verb in SUB_VERBS:
             verb.prepare(verbs)
+        parser.default_verb = verbs.choices[Record.name]
 
     def run(self, args: argparse.Namespace) -> int:
         if args.program and args.heap_command != "record":
