@@ -6,7 +6,14 @@ from __future__ import annotations
 import argparse
 import os
 
-from assay.commands.fabric.source import add_routes, is_named, options_of_source, read_source
+from assay.commands.fabric.source import (
+    add_rail,
+    add_routes,
+    is_named,
+    options_of_source,
+    rail_of,
+    read_source,
+)
 from assay.commands.options import (
     add_alias,
     add_option,
@@ -92,6 +99,7 @@ class Net:
             help="a sample of N rounds of the schedule (default: all that fit the budget)",
         )
         add_routes(advanced)
+        add_rail(advanced)
         add_option(advanced, "--confidence", "default: 5%", default=0.05)
         add_option(advanced, "--timeout", "a message; default: 30s", default=30.0)
         advanced.add_argument("--no-retest", action="store_true", help="do not measure suspects again")
@@ -122,6 +130,7 @@ def run_request(
         "servers_hcas": request.adapters,
         **request.params,
         **options_of_source(args),
+        **({"rail": rail_of(args)} if routes is not None and rail_of(args) else {}),
     }
     run.save()
     session = Session(run, verbose=args.verbose, quiet=args.json or args.compat_netsan)
@@ -149,14 +158,17 @@ def _read_routes(args: argparse.Namespace, request: NetworkRequest) -> Routes | 
             "a fabric is analysed with all to all only", "leave out --servers, or use 'assay fabric blame'"
         )
     routes = read_source(args)
-    routes.fabric.find_hosts(request.clients)
+    routes.fabric.find_hosts(request.clients, rail_of(args))
     return routes
 
 
 def _add_slow_links(session: Session, routes: Routes) -> None:
     """Adds a finding for each slow link."""
     run = session.run
-    result = blame(run.records, run.info.hosts, str(run.info.options["schedule"]), routes)
+    options = run.info.options
+    result = blame(
+        run.records, run.info.hosts, str(options["schedule"]), routes, str(options.get("rail", ""))
+    )
     for finding in result.findings if result else []:
         run.append(finding)
     lines = result.lines() if result else ["no bandwidth between pairs of hosts, so no link is judged"]

@@ -57,7 +57,7 @@ def _slow_kinds(evidence: Evidence) -> list[Finding]:
     return [
         Finding(
             rule="slow_cable",
-            cause=f"{len(chosen)} {kind} {'cable runs' if len(chosen) == 1 else 'cables run'} at {rate}, "
+            cause=f"{len(chosen)} {_cables(len(chosen), 'run', kind)} at {rate}, "
             f"{chosen[0].median / supported:.0%} of what both ends support",
             subject=chosen[0].subject,
             side="both",
@@ -78,23 +78,36 @@ def _truncate(places: list[str]) -> list[str]:
 
 
 def mixed_rates(evidence: Evidence) -> list[Finding]:
-    """One warning for each group of slower cables that has peers enough to be built so."""
-    return [
-        Finding(
-            rule="mixed_rates",
-            cause=f"{record.median:.0f} of {record.params['of']} {record.params['cable_kind']} cables run at "
-            f"{record.params['width']}x {record.params['speed']}, {float(record.params['share_of_usual']):.0%} of the "
-            "rate of most: so many are taken as built so",
-            subject=Subject(device=str(record.params["places"]).split("; ")[0]),
-            side="none",
-            severity="warning",
-            confidence=0.9,
-            evidence=[record.id],
-            details=str(record.params["places"]).split("; "),
-            fix="if they should be as fast as the others, look at the ports' enabled speeds and widths (ibportstate)",
-        )
-        for record in evidence.measurements(LINKS, "grouped_cables")
-    ]
+    """One warning for each group of slower cables that were built so, or of which nothing shows that they were not."""
+    return [_mixed_rate(record) for record in evidence.measurements(LINKS, "grouped_cables")]
+
+
+def _mixed_rate(record: Measurement) -> Finding:
+    count, places = int(record.median), str(record.params["places"]).split("; ")
+    rate = f"{record.params['width']}x {record.params['speed']}"
+    cables = f"{count} of {record.params['of']} {record.params['cable_kind']} cables {'runs' if count == 1 else 'run'}"
+    if record.params.get("built_so", True):
+        reason = "so many are taken as built so"
+        fix = "if they should be as fast as the others, look at the ports' enabled speeds and widths (ibportstate)"
+    else:
+        reason = f"{'it differs' if count == 1 else 'they differ'}, and nothing shows that both ends could be faster"
+        fix = "compare what both ends support (ibportstate; ibdiagnet's db_csv has it) with how it was built"
+    return Finding(
+        rule="mixed_rates",
+        cause=f"{cables} at {rate}, {float(record.params['share_of_usual']):.0%} of the rate of most: {reason}",
+        subject=Subject(device=places[0]),
+        side="none",
+        severity="warning",
+        confidence=0.9,
+        evidence=[record.id],
+        details=places,
+        fix=fix,
+    )
+
+
+def _cables(count: int, verb: str, kind: str = "") -> str:
+    """The subject and verb of a sentence on cables of a kind: "host cable runs", "switch cables run"."""
+    return f"{kind} {f'cable {verb}s' if count == 1 else f'cables {verb}'}".strip()
 
 
 def islands(evidence: Evidence) -> list[Finding]:
@@ -131,7 +144,7 @@ def self_loops(evidence: Evidence) -> list[Finding]:
     return [
         Finding(
             rule="self_loop",
-            cause=f"{len(records)} {'cable leads' if len(records) == 1 else 'cables lead'} from a switch to itself: "
+            cause=f"{len(records)} {_cables(len(records), 'lead')} from a switch to itself: "
             f"{', '.join(places[:3])}",
             subject=records[0].subject,
             side="none",

@@ -43,14 +43,17 @@ class Blame:
         return lines
 
 
-def blame(records: Sequence[AnyRecord], hosts: Sequence[str], schedule: str, routes: Routes) -> Blame | None:
-    """``hosts`` in rank order, ``schedule`` of the run. None where the run has no bandwidth between pairs of hosts.
-    Raises UserError for a host that the fabric does not have, or a route that does not arrive."""
+def blame(
+    records: Sequence[AnyRecord], hosts: Sequence[str], schedule: str, routes: Routes, rail: str = ""
+) -> Blame | None:
+    """``hosts`` in rank order, ``schedule`` of the run, ``rail``: the adapter that hosts with several used. None where
+    the run has no bandwidth between pairs of hosts. Raises UserError for a host that the fabric does not have or whose
+    port is not known, or a route that does not arrive."""
     matrix = PairMatrix.of_bandwidth(records, hosts)
     if not len(matrix.value):
         return None
     labels = [host_of(label) for label in matrix.hosts]
-    host_index = routes.fabric.find_hosts(labels)
+    host_index = routes.fabric.find_hosts(labels, rail)
     src, dst = host_index[matrix.source], host_index[matrix.target]
     crossed = routes.links(src, dst)
     value = matrix.value.astype(np.float64)

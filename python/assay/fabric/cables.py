@@ -3,7 +3,9 @@ switch to itself.
 
 A cable is held against its peers. Generations are mixed by design: hosts on half of a split port (2x HDR), an older
 rack with QDR beside FDR. So cables of one lower rate that are many (MIN_GROUP, and a share of their kind or all that a
-switch has) are a group of their own: they are said, not accused. A width to which nobody builds is never such a group.
+switch has) are a group of their own: they are said, not accused. Fewer are accused where something shows that they
+could be faster: what both ports support, where the file says it, or else two switches that are faster elsewhere. Of an
+adapter with one port nothing is known without that. A width to which nobody builds is always a fault.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class TypicalRate:
 
 @dataclass(frozen=True)
 class RateGroup:
-    """Cables of one kind and rate that are slower than the most frequent rate and so many that they were built so."""
+    """Cables of one kind and rate that are slower than the most frequent rate. ``are_many``: so many that they were
+    built so; else nothing shows that they could be faster."""
 
     kind: str
     rate: float
@@ -57,6 +60,7 @@ class RateGroup:
     speed: str
     links: Ints
     of: int  # cables of the kind
+    are_many: bool
 
 
 @dataclass(frozen=True)
@@ -120,20 +124,32 @@ def _rate_groups(
     slower_end: NDArray[np.intp],
     usual: float,
 ) -> list[RateGroup]:
-    """The groups of slower cables that were built so."""
+    """The groups of slower cables that were built so, or may have been."""
+    ends = np.concatenate([cables, fabric.reverse[cables]])
+    fast_nodes = set(fabric.link_from[ends[cable_rate[ends] >= usual]].tolist())
     by_rate: dict[tuple[int, str], list[int]] = {}
     for link in cables[cable_rate[cables] < usual]:
         end = int(slower_end[link])
         by_rate.setdefault((int(fabric.link_width[end]), fabric.link_speed[end]), []).append(int(link))
-    return [
-        RateGroup(
-            kind, float(cable_rate[links[0]]), usual, width, speed, np.array(links, np.int32), len(cables)
+    groups = []
+    for (width, speed), links in by_rate.items():
+        if not _is_built(width, speed):
+            continue
+        are_many = len(links) >= MIN_GROUP and (
+            len(links) >= GROUP_SHARE * len(cables) or _fill_switches(fabric, cables, links)
         )
-        for (width, speed), links in by_rate.items()
-        if len(links) >= MIN_GROUP
-        and _is_built(width, speed)
-        and (len(links) >= GROUP_SHARE * len(cables) or _fill_switches(fabric, cables, links))
-    ]
+        if not are_many:
+            links = [link for link in links if not _both_ends_in(fabric, link, fast_nodes)]
+        if links:
+            rate = float(cable_rate[links[0]])
+            of = len(cables)
+            groups.append(RateGroup(kind, rate, usual, width, speed, np.array(links, np.int32), of, are_many))
+    return groups
+
+
+def _both_ends_in(fabric: Fabric, link: int, nodes: set[int]) -> bool:
+    """Whether both ends of a cable are on ``nodes``, which have cables of the usual rate elsewhere."""
+    return int(fabric.link_from[link]) in nodes and int(fabric.link_to[link]) in nodes
 
 
 def _is_built(width: int, speed: str) -> bool:

@@ -2,7 +2,7 @@
 hosts, as the forwarding tables have it.
 
 The configuration switches off SimGrid's corrections (factors by message size, traffic of acknowledgements): each link
-carries its nominal rate, and its flows share it evenly.
+carries its nominal rate without the line code, and its flows share it evenly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from assay.errors import UserError
 from assay.fabric.routes import Routes
-from assay.fabric.topology import Fabric, Ints
+from assay.fabric.topology import DATA_RATES, Fabric, Ints
+
+Floats = NDArray[np.float64]
+BITS_PER_BYTE = 8
 
 MAX_HOSTS = 1024  # a route for each pair of them: about 100 MB
 LATENCY = "1us"  # of a cable; the rates of long messages do not depend on it
@@ -29,19 +32,27 @@ CONFIGURATION = {
 }
 
 
-def platform_text(routes: Routes, rate: float, latency: str = LATENCY) -> str:
-    """``rate`` (B/s) and ``latency`` (as SimGrid writes it): of every cable. Its hosts are the end ports of hosts.
-    Raises UserError for a route that does not arrive, or too many hosts."""
+def own_rates(fabric: Fabric) -> Floats:
+    """[L] the rate of each link's cable in B/s: that of its slower end; 0 where the file does not give it."""
+    lanes = np.array([DATA_RATES.get(speed, 0.0) for speed in fabric.link_speed])
+    rates: Floats = fabric.link_width * lanes / BITS_PER_BYTE
+    return np.minimum(rates, rates[fabric.reverse])
+
+
+def platform_text(routes: Routes, rate: float | Floats, latency: str = LATENCY) -> str:
+    """``rate`` (B/s): of every cable, or of each link. ``latency`` (as SimGrid writes it): of every cable. Its hosts
+    are the end ports of hosts. Raises UserError for a route that does not arrive, or too many hosts."""
     count = int(routes.fabric.is_host.sum())
     if count > MAX_HOSTS:
         raise UserError(
             f"{count} hosts: a platform of routes has {MAX_HOSTS} at most",
             "describe a smaller fabric",
         )
-    return "\n".join(_lines(routes, rate, latency)) + "\n"
+    rates = np.broadcast_to(np.asarray(rate, float), (routes.fabric.links,))
+    return "\n".join(_lines(routes, rates, latency)) + "\n"
 
 
-def _lines(routes: Routes, rate: float, latency: str) -> Iterator[str]:
+def _lines(routes: Routes, rates: Floats, latency: str) -> Iterator[str]:
     fabric = routes.fabric
     yield "<?xml version='1.0' encoding='utf-8'?>"
     yield '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">'
@@ -55,7 +66,7 @@ def _lines(routes: Routes, rate: float, latency: str) -> Iterator[str]:
     for host in hosts:
         yield f'<host id={quoteattr(fabric.host_names[host])} speed="1Gf"/>'
     for link in range(fabric.links):
-        yield f'<link id={_link(routes, link)} bandwidth="{rate:.6g}Bps" latency="{latency}"/>'
+        yield f'<link id={_link(routes, link)} bandwidth="{rates[link]:.6g}Bps" latency="{latency}"/>'
     names = [_link(routes, link) for link in range(fabric.links)]
     for src in hosts:
         crossed = routes.links(np.full(len(hosts), src), hosts)

@@ -18,6 +18,7 @@ from assay.errors import UserError
 from assay.fabric.levels import connected_parts, find_leaves, find_levels
 
 Ints = NDArray[np.int32]
+MAX_SHOWN = 8  # ports in a message
 LAST_UNICAST_LID = 0xBFFF  # the number of ports that a subnet can address
 
 # Kinds of node that have end ports. An aggregation node is the adapter within a switch that computes collective
@@ -30,6 +31,11 @@ AGGREGATION = "Aggregation Node"  # in the description of such an adapter
 LANE_RATES = {
     "SDR": 2.5e9, "DDR": 5e9, "QDR": 10e9, "FDR10": 10.3125e9, "FDR": 14.0625e9, "EDR": 25.78125e9,
     "HDR": 53.125e9, "NDR": 106.25e9, "XDR": 212.5e9, "OPA12": 12.890625e9, "OPA25": 25.78125e9,
+}  # fmt: skip
+# The same without the line code: 8b/10b up to QDR, then 64b/66b, from HDR on with forward error correction.
+DATA_RATES = {
+    "SDR": 2e9, "DDR": 4e9, "QDR": 8e9, "FDR10": 10e9, "FDR": 14.0625e9 * 64 / 66, "EDR": 25e9,
+    "HDR": 50e9, "NDR": 100e9, "XDR": 200e9, "OPA12": 12.5e9, "OPA25": 25e9,
 }  # fmt: skip
 
 
@@ -231,17 +237,29 @@ class Fabric:
                 )
         return np.array(numbers, np.int32)
 
-    def find_hosts(self, names: Iterable[str]) -> Ints:
-        """The numbers of hosts with one end port each, by name. Raises UserError for a name that is not in the fabric,
-        or a host with several ports."""
-        host_numbers = []
-        for name in names:
-            ports = self.find_ports([name])
-            if len(ports) > 1:
-                raise UserError(
-                    f"{self.source}: host {name} has {len(ports)} ports in the fabric, such as "
-                    f"{self.host_names[ports[0]]}, and it is not known which of them it used",
-                    "give the fabric of one rail",
-                )
-            host_numbers.append(int(ports[0]))
-        return np.array(host_numbers, np.int32)
+    def find_hosts(self, names: Iterable[str], rail: str = "") -> Ints:
+        """The numbers of the end ports that hosts use, by name. ``rail``: the adapter that hosts with several ports
+        use, such as mlx5_0 or mlx5_0:1. Raises UserError for a name that is not in the fabric, or a host with several
+        ports among which ``rail`` chooses none, or several."""
+        return np.array([self._port_of(name, rail) for name in names], np.int32)
+
+    def _port_of(self, name: str, rail: str) -> int:
+        ports = self.find_ports([name]).tolist()
+        if len(ports) == 1:
+            return int(ports[0])
+        devices = {port: self.host_names[port].removeprefix(name).strip() for port in ports}
+        chosen = [
+            port for port, device in devices.items() if rail and rail in (device, device.partition(":")[0])
+        ]
+        # A number of a port, as UCX writes it, is in the name only where the adapter has several.
+        chosen = chosen or [
+            port for port, device in devices.items() if rail.endswith(":1") and rail[:-2] == device
+        ]
+        if len(chosen) == 1:
+            return int(chosen[0])
+        which = f"{len(chosen)} of them are {rail}" if rail else "it is not known which of them it used"
+        shown = ", ".join(list(devices.values())[:MAX_SHOWN])
+        raise UserError(
+            f"{self.source}: host {name} has {len(ports)} ports in the fabric ({shown}), and {which}",
+            f"name the adapter that the hosts used: --rail {next(iter(devices.values()))}",
+        )

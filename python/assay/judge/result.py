@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from assay.records.schema import AnyRecord, Capacity, Flows, Measurement
+from assay.records.schema import AnyRecord, Capacity, Flows, Measurement, Scalar
 from assay.records.units import format_quantity, format_share, format_size
 
 MAX_PARTS = 3  # measurements that the line names; the tables have the rest
@@ -127,18 +127,12 @@ def _by_operation(title: str, metric: str) -> Callable[[Sequence[Measurement]], 
     """The best rate of each operation: "write 3.1 GB/s, read 5 GB/s at most"."""
 
     def describe(records: Sequence[Measurement]) -> str:
-        operations = dict.fromkeys(r.params.get("op", r.params.get("operation", "")) for r in records)
-        best = [
-            (
-                operation,
-                _best(
-                    [r for r in records if r.params.get("op", r.params.get("operation", "")) == operation],
-                    metric,
-                ),
-            )
-            for operation in operations
-        ]
-        shown = [f"{operation} {_show(record)}".strip() for operation, record in best if record]
+        by_operation: dict[Scalar, list[Measurement]] = {}
+        for record in records:
+            operation = record.params.get("op", record.params.get("operation", ""))
+            by_operation.setdefault(operation, []).append(record)
+        best = {operation: _best(own, metric) for operation, own in by_operation.items()}
+        shown = [f"{operation} {_show(record)}".strip() for operation, record in best.items() if record]
         return f"{title}: {', '.join(shown)} at most" if shown else ""
 
     return describe

@@ -55,6 +55,10 @@ class TomlFile:
             line = re.search(r"at line (\d+)", str(error))
             where = f"{path}:{line[1]}" if line else f"{path}:{text.count(chr(10)) + 1}"
             raise UserError(f"{where}: not valid TOML: {error}", "correct the file") from None
+        except RecursionError:
+            raise UserError(
+                f"{path}: too many tables or lists inside each other", "correct the file"
+            ) from None
         self.lines = text.splitlines()
         header = re.compile(rf"\s*\[\[\s*[\"']?{re.escape(array)}[\"']?\s*\]\]")
         self.headers = [n for n, line in enumerate(self.lines, 1) if header.match(line)]

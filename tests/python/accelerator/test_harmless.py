@@ -4,7 +4,6 @@ strangers, with the user's own libraries, and with programs that the accelerator
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from durability import TESTED, assay, needs_root
 from mpi_programs import AS_ROOT, LIMIT_S, MPIRUN, ROOT, memory_folder
+from unloadable_programs import KINDS, unloadable_program
 
 pytestmark = pytest.mark.programs
 
@@ -57,15 +57,6 @@ int main(int argc, char** argv) {
     puts("done");
     MPI_Finalize();
     return 0;
-}
-"""
-WITHOUT_MPI = r"""
-#include <stdio.h>
-#include <stdlib.h>
-int main(void) {
-    const char* preloaded = getenv("LD_PRELOAD");
-    printf("ran with '%s'\n", preloaded ? preloaded : "");
-    return 7;
 }
 """
 
@@ -180,17 +171,9 @@ def test_the_users_own_library_stays(mpi: str, folder: Path, shm: Path) -> None:
     assert Path(first).name == f"libassay-io-{mpi}.so" and second == str(own), result.stderr
 
 
-@pytest.fixture(params=["address_sanitizer", "static", "musl"])
+@pytest.fixture(params=KINDS)
 def unloadable(request: pytest.FixtureRequest, folder: Path) -> tuple[Path, str]:
-    """A program that no library can be loaded into, and what is said about it."""
-    if request.param == "musl" and not shutil.which("musl-gcc"):
-        pytest.skip("no musl-gcc")
-    compiler, options, reason = {
-        "address_sanitizer": ("gcc", ["-fsanitize=address"], "is built with AddressSanitizer"),
-        "static": ("gcc", ["-static"], "is statically linked"),
-        "musl": ("musl-gcc", [], "uses the C library musl"),
-    }[request.param]
-    return compiled(folder, request.param, WITHOUT_MPI, compiler, *options), reason
+    return unloadable_program(request.param, folder)
 
 
 @pytest.mark.parametrize("place", ["command", "rank", "child of a shell", "child of a rank"])

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from assay.explain import explain
+from assay.explain.peers import is_slow
 from assay.judge import integrity
 from assay.records.schema import AnyRecord, Context, Finding, Measurement, Subject, Summary
 
@@ -71,6 +72,14 @@ def test_one_of_eight_hosts_at_two_fifths_of_its_peers_memory_is_named_and_fails
 @pytest.mark.parametrize("count", [4, 8, 200])
 def test_healthy_hosts_have_no_finding(noise: float, count: int) -> None:
     assert findings(cluster([f"n{k}" for k in range(count)], noise=noise)) == []
+
+
+@pytest.mark.parametrize("peers", [3, 5, 7])
+def test_few_peers_that_agree_by_chance_accuse_no_healthy_host(peers: int) -> None:
+    """Hosts differ by 10 %. With the bound of many peers 1 % to 2 % of the comparisons would be false alarms."""
+    chance = random.Random(1)
+    rates = ([chance.gauss(1, 0.1) for _ in range(peers + 1)] for _ in range(4000))
+    assert sum(is_slow(rate, 0.0, others) for rate, *others in rates) <= 8
 
 
 def test_three_hosts_are_too_few_to_tell_who_is_slow() -> None:

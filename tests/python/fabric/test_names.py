@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
+from assay.errors import UserError
+from assay.explain.links import blame
+from assay.fabric import Routes, tables
 from assay.fabric.names import EndPort, name_ports, name_switches
 from assay.fabric.read import read_fabric, read_order
+from assay.records.schema import AnyRecord, Pairs, Subject
 
 
 def named(*descriptions: str) -> tuple[list[str], list[str]]:
@@ -134,3 +138,54 @@ def test_rails_stay_rails_in_anonymised_files(rails: list[str]) -> None:
     fabric = read_fabric("shared/topology.txt")
     assert fabric.host_names == ["host1 mlx5_0", "host1 mlx5_1", "host2 mlx5_0", "host2 mlx5_1"]
     assert fabric.ports_of == {"host1": [0, 1], "host2": [2, 3]}
+
+
+@pytest.mark.parametrize("rail", ["mlx5_1", "mlx5_1:1"])
+def test_a_rail_chooses_the_port_of_each_host(rails: list[str], rail: str) -> None:
+    fabric = read_fabric("net.txt")
+    chosen = fabric.find_hosts(["n1", "n2", "n1 mlx5_0"], rail)
+    assert [fabric.host_names[k] for k in chosen] == ["n1 mlx5_1", "n2 mlx5_1", "n1 mlx5_0"]
+
+
+@pytest.mark.parametrize(
+    ("rail", "message"), [("", "it is not known which"), ("mlx5_7", "0 of them are mlx5_7")]
+)
+def test_a_host_with_several_ports_is_refused_without_its_rail(
+    rails: list[str], rail: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=rf"n1 has 2 ports .*\(mlx5_0, mlx5_1\), and {message}") as refused:
+        read_fabric("net.txt").find_hosts(["n1"], rail)
+    assert refused.value.fix.endswith("--rail mlx5_0")
+
+
+def test_a_slow_cable_of_a_rail_is_found(rails: list[str]) -> None:
+    """Host n1 sends at half the rate of the others, on rail 1."""
+    hosts = [f"n{k}" for k in range(1, 7)]
+    Path("net.txt").write_text(dual_rail(hosts))
+    fabric = read_fabric("net.txt")
+    pairs: list[AnyRecord] = [
+        Pairs(
+            name="network.all_to_all", metric="bandwidth", unit="B/s", better="higher", subject=Subject(host=host),
+            peers=[peer for peer in hosts if peer != host], values=[5e9 if host == "n1" else 10e9] * 5,
+        )
+        for host in hosts
+    ]  # fmt: skip
+    routes = Routes(fabric, tables.compute(fabric, "min-hop"))
+    result = blame(pairs, hosts, "circle", routes, "mlx5_1")
+    assert result is not None
+    assert [finding.subject.device for finding in result.findings] == ["n1 mlx5_1[1] -> isw2[1]"]
+
+
+def test_net_takes_the_rail_of_its_option_or_of_ucx(
+    rails: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What follows is another error: the hosts are not there."""
+    command = ["net", "-w", "n1,n2", "--fabric", "net.txt", "--routing", "min-hop", "--launcher", "mpich"]
+    monkeypatch.delenv("UCX_NET_DEVICES", raising=False)
+    assert main(command) == 2
+    assert "n1 has 2 ports in the fabric" in capsys.readouterr().err
+    assert main([*command, "--rail", "mlx5_0"]) == 2
+    assert "ports in the fabric" not in capsys.readouterr().err
+    monkeypatch.setenv("UCX_NET_DEVICES", "mlx5_1:1")
+    assert main(command) == 2
+    assert "ports in the fabric" not in capsys.readouterr().err

@@ -6,15 +6,18 @@ from __future__ import annotations
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from recorded import SIX
 from small_fabrics import connected
 
+from assay.cli import main
 from assay.errors import UserError
 from assay.fabric import Routes, schedules, synthetic, tables
-from assay.fabric.platform import platform_text
+from assay.fabric.platform import own_rates, platform_text
 from assay.fabric.remedies.exchange import conflict_free, demand_of
 from assay.fabric.topology import AGGREGATION_NODE, HOST, ROUTER
 
@@ -40,6 +43,32 @@ def test_every_pair_has_the_links_of_its_route() -> None:
         crossed = routes.links(ends[:1], ends[1:])[0]
         assert path == [fabric.link_name(link) for link in crossed if link >= 0]
     assert len(list(root.iter("link"))) == fabric.links
+
+
+def test_each_cable_has_its_own_rate_without_the_line_code(capsys: pytest.CaptureFixture[str]) -> None:
+    routes = fat_tree("radix=4,nodes=6")
+    fabric = routes.fabric
+    speeds, widths = ["EDR"] * fabric.links, np.full(fabric.links, 4, np.int32)
+    slow = int(fabric.reverse[3])  # one end of a cable
+    speeds[slow], widths[5], widths[fabric.reverse[5]] = "QDR", 2, 2
+    fabric = replace(fabric, link_speed=speeds, link_width=widths)
+    root = ET.fromstring(platform_text(Routes(fabric, routes.tables), own_rates(fabric)))
+    rates = {link.get("id"): link.get("bandwidth") for link in root.iter("link")}
+    assert {rates[fabric.link_name(3)], rates[fabric.link_name(slow)]} == {"4e+09Bps"}
+    assert rates[fabric.link_name(5)] == "6.25e+09Bps"
+    assert sorted(rates.values()).count("1.25e+10Bps") == fabric.links - 4
+
+
+def test_a_cable_without_a_rate_takes_the_default_and_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (SIX / "topology.txt").read_text()
+    line = next(x for x in text.splitlines() if "4xSDR" in x)
+    (tmp_path / "net.txt").write_text(text.replace(line, line.replace("4xSDR", "")))
+    assert main(["fabric", "platform", "--fabric", str(tmp_path / "net.txt"), "--routing", "min-hop"]) == 0
+    shown = capsys.readouterr()
+    assert "net.txt gives no rate of 1 of 12 cables: 12.5 GB/s is taken" in shown.err
+    assert shown.out.count('bandwidth="1.25e+10Bps"') == 2 and shown.out.count('bandwidth="1e+09Bps"') == 22
 
 
 def test_aggregation_nodes_and_routers_are_no_hosts_of_a_platform() -> None:

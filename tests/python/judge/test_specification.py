@@ -156,6 +156,7 @@ def test_a_wrong_criterion_is_refused_with_its_line(
         ("criterion = 1", r"site\.toml:1: 'criterion' is not an array"),
         ('title = "x"\nlimits = 3', r"site\.toml:2: unknown key 'limits'"),
         ("[[criterion]]\nx = [", r"site\.toml:\d: not valid TOML"),
+        ("a = " + "[" * 3000, "too many tables or lists inside each other"),
     ],
 )
 def test_a_file_that_is_no_specification_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from test_touch import numa
+from unloadable_programs import KINDS, unloadable_program
 
 pytestmark = pytest.mark.programs
 
-SOURCE = r"""
-#include <stdio.h>
-#include <stdlib.h>
-int main(void) {
-    const char* preloaded = getenv("LD_PRELOAD");
-    printf("ran with '%s'\n", preloaded ? preloaded : "");
-    return 7;
-}
-"""
 MPIRUN = ["mpirun.mpich", "-n", "1"]  # a launcher may end the other ranks when one has failed
 
 
-@pytest.fixture(params=["address_sanitizer", "static", "musl"])
+@pytest.fixture(params=KINDS)
 def unloadable(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
-    """A program that no library can be loaded into, and what is said about it."""
-    if request.param == "musl" and not shutil.which("musl-gcc"):
-        pytest.skip("no musl-gcc")
-    compiler, options, reason = {
-        "address_sanitizer": ("gcc", ["-fsanitize=address"], "is built with AddressSanitizer"),
-        "static": ("gcc", ["-static"], "is statically linked"),
-        "musl": ("musl-gcc", [], "uses the C library musl"),
-    }[request.param]
-    (tmp_path / "program.c").write_text(SOURCE)
-    program = tmp_path / "program"
-    subprocess.run([compiler, *options, "-o", program, tmp_path / "program.c"], check=True, timeout=300)
-    return program, reason
+    return unloadable_program(request.param, tmp_path)
 
 
 @pytest.mark.parametrize("place", ["command", "rank", "child"])

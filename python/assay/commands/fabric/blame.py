@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from assay.commands.fabric.source import add_source, read_source, source_of_run
+from assay.commands.fabric.source import add_rail, add_source, read_source, source_of_run
 from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_FAIL, EXIT_PASS, EXIT_UNUSABLE, UserError
@@ -41,14 +41,17 @@ class Blame:
         )
         parser.add_argument("run", metavar="RUN", help="run of 'assay net'")
         add_source(parser)
+        add_rail(parser)
         add_option(parser, "--json", "the findings, one record per line")
         parser.set_defaults(fabric_verb=run_blame)
 
 
 def run_blame(args: argparse.Namespace) -> int:
     run = Run.load(args.run)
-    routes = read_source(source_of_run(args, run.info.options))
-    result = blame(run.records, run.info.hosts, str(run.info.options.get("schedule", "")), routes)
+    options = run.info.options
+    routes = read_source(source_of_run(args, options))
+    rail = args.rail or str(options.get("rail", ""))
+    result = blame(run.records, run.info.hosts, str(options.get("schedule", "")), routes, rail)
     if result is None:
         raise UserError(f"{args.run}: no bandwidth between pairs of hosts in it", "give a run of 'assay net'")
     if args.json:

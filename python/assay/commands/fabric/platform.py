@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from assay.commands.fabric.files import refuse_existing, write_files
 from assay.commands.fabric.source import add_source, read_source
 from assay.commands.options import argument_type
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
-from assay.fabric.platform import platform_text
-from assay.records.units import parse_in
+from assay.fabric.platform import Floats, own_rates, platform_text
+from assay.fabric.topology import Fabric
+from assay.records.units import format_quantity, parse_in
 
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
-RATE = 12.5e9  # B/s: EDR and Omni-Path, 100 Gbit/s
+RATE = 12.5e9  # B/s: EDR and Omni-Path, 100 Gbit/s; of cables whose rate is not known
 EXAMPLES = [
     Example("assay fabric platform --fat-tree radix=4,nodes=6", "on standard output"),
     Example(
@@ -47,9 +51,8 @@ class Platform:
         parser.add_argument(
             "--rate",
             type=argument_type(_rate, "give a rate, such as 12.5GB/s"),
-            default=RATE,
             metavar="RATE",
-            help="of every cable (default: 12.5GB/s)",
+            help="of every cable (default: each cable's own; 12.5GB/s where the source gives none)",
         )
         parser.add_argument("--platform", metavar="FILE", help="the platform file (default: standard output)")
         parser.set_defaults(fabric_verb=run_platform)
@@ -62,11 +65,24 @@ def _rate(text: str) -> float:
     return rate
 
 
+def _own_rates(fabric: Fabric) -> Floats:
+    rates = own_rates(fabric)
+    known = rates > 0
+    if known.any() and not known.all():
+        print(
+            f"{fabric.source} gives no rate of {(~known).sum() // 2} of {fabric.links // 2} cables: "
+            f"{format_quantity(RATE, 'B/s')} is taken; fix: give --rate for all",
+            file=sys.stderr,
+        )
+    return np.where(known, rates, RATE)
+
+
 def run_platform(args: argparse.Namespace) -> int:
     target = Path(args.platform) if args.platform else None
     if target is not None:
         refuse_existing([target])
-    text = platform_text(read_source(args), args.rate)
+    routes = read_source(args)
+    text = platform_text(routes, _own_rates(routes.fabric) if args.rate is None else args.rate)
     if target is None:
         print(text, end="")
     else:

@@ -64,12 +64,15 @@ def run_slurm(args: argparse.Namespace) -> int:
 
 def _verify(path: Path, fabric: Fabric) -> int:
     topology = read_topology(path)
-    mismatches = differences(path, topology.switches, fabric)
-    hosts = sum(len(switch.nodes) for switch in tree_of(fabric))
+    mismatches, notes = differences(path, topology.switches, fabric)
+    hosts = sum(len(switch.nodes) for switch in topology.switches)
     left_out = ports_left_out(fabric)
-    print(*topology.left_out, *mismatches, sep="\n", end="\n" if topology.left_out or mismatches else "")
+    for line in (*topology.left_out, *mismatches):
+        print(line)
     if not mismatches:
         print(f"{path}: agrees with {fabric.source}, {hosts} hosts")
+    for line in notes:
+        print(line)
     if left_out:
         print(f"not compared: {len(left_out)} ports whose description names no host, such as {left_out[0]}")
     return EXIT_FAIL if mismatches else EXIT_PASS

@@ -4,6 +4,7 @@ of a fat tree."""
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,22 @@ def add_routes(source: Group) -> None:
         metavar="NAME",
         help=f"computed tables: {', '.join(tables.ENGINES)} (default without --tables: d-mod-k)",
     )
+
+
+def add_rail(group: Group) -> None:
+    """Adds the option that says which of their adapters the hosts of a run use."""
+    group.add_argument(
+        "--rail",
+        metavar="DEVICE",
+        default="",
+        help="the adapter that hosts with several use, such as mlx5_0 (default: that of $UCX_NET_DEVICES)",
+    )
+
+
+def rail_of(args: argparse.Namespace) -> str:
+    """The adapter of --rail, else the only one of $UCX_NET_DEVICES; "" where neither names one."""
+    used = os.environ.get("UCX_NET_DEVICES", "")
+    return args.rail or (used if used != "all" and "," not in used else "")
 
 
 def add_members(parser: Parser) -> None:
@@ -193,10 +210,12 @@ __all__ = [
     "add_cables",
     "add_members",
     "add_output",
+    "add_rail",
     "add_routes",
     "add_source",
     "is_named",
     "options_of_source",
+    "rail_of",
     "read_cables",
     "read_fabric_and_tables",
     "read_members",

@@ -119,8 +119,8 @@ IOR_REFUSED = {
 IOR_ACCEPTED = ("-v", "-H", "-q", "--mpiio.showHints")
 
 
-class _Refused(argparse.Action):
-    """An option that is refused by its name and its meaning."""
+class _Checked(argparse.Action):
+    """An option that is more than a value."""
 
     def __call__(
         self,
@@ -129,8 +129,19 @@ class _Refused(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        option = option_string or ""
-        parser.error(f"{option} is not supported: {IOR_REFUSED[option]}")
+        if problem := self.take(namespace, values, option_string or ""):
+            parser.error(problem)
+
+    def take(self, namespace: argparse.Namespace, values: object, option: str) -> str:
+        """Takes the option. Returns why it is refused; "" if it is not."""
+        raise NotImplementedError
+
+
+class _Refused(_Checked):
+    """An option that is refused by its name and its meaning."""
+
+    def take(self, namespace: argparse.Namespace, values: object, option: str) -> str:
+        return f"{option} is not supported: {IOR_REFUSED[option]}"
 
 
 # Flags that IOR counts: given twice they mean something else.
@@ -139,40 +150,30 @@ IOR_TWICE = {
 }  # fmt: skip
 
 
-class _Once(argparse.Action):
+class _Once(_Checked):
     """A flag of ``IOR_TWICE``."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
+    def take(self, namespace: argparse.Namespace, values: object, option: str) -> str:
         if getattr(namespace, self.dest, False):
-            parser.error(f"{option_string} twice is not supported: {IOR_TWICE[self.option_strings[0]]}")
+            return f"{option} twice is not supported: {IOR_TWICE[self.option_strings[0]]}"
         setattr(namespace, self.dest, True)
+        return ""
 
 
-class _Directives(argparse.Action):
+class _Directives(_Checked):
     """-O: sets the parameter of each directive, in the order of the command line."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
+    def take(self, namespace: argparse.Namespace, values: object, option: str) -> str:
         for directive in str(values).split(","):
             name, equals, value = (part.strip() for part in directive.partition("="))
             if not equals or name.lower() not in IOR_DIRECTIVES:
-                parser.error(f"-O {directive}: it is not a directive that is supported")
+                return f"-O {directive}: it is not a directive that is supported"
             destination, read = IOR_DIRECTIVES[name.lower()]
             try:
                 setattr(namespace, destination, read(value))
             except argparse.ArgumentTypeError as error:
-                parser.error(f"-O {directive}: {error}")
+                return f"-O {directive}: {error}"
+        return ""
 
 
 def ior(arguments: Sequence[str]) -> OriginalOptions:

@@ -17,6 +17,7 @@ from typing import NoReturn
 from assay.fabric.read.cables import FabricBuilder, Node
 from assay.fabric.read.text import LineReader
 from assay.fabric.topology import Fabric
+from assay.records.foreign.leading import DIRECT_ROUTE, HARMLESS
 
 _NODE = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,5})\s+"([SHR])-([0-9a-fA-F]{1,16})"\s*(?:#\s*"(.*)")?([^"]*)$')
 _END = re.compile(
@@ -31,8 +32,6 @@ _ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=0x[
 _MESSAGE = re.compile(
     r"(?:\S*\.c:[0-9]+;|\S*ib(?:warn|panic|error|netdiscover):|\S*\b(?:mad_rpc|_do_madrpc)\b)"
 )
-_HARMLESS = re.compile(r"ibwarn: \[[0-9]+\] sim_connect: attached\b")  # of ibsim
-_DIRECT_ROUTE = re.compile(r"\b0(?:,[0-9]{1,3})+")
 _OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b")  # headings of ibnetdiscover -g
 
 
@@ -61,7 +60,7 @@ def read(path: Path) -> Fabric:
                 cables.add_switch(guid, name, ports, _lid(match[6]), number, _lmc(match[6]))
             continue
         match = _END.fullmatch(line)
-        if not match and _HARMLESS.match(line):
+        if not match and HARMLESS.match(line):
             continue
         if not match and _MESSAGE.match(line):
             _refuse_incomplete(text, number, line)
@@ -93,7 +92,7 @@ def _read_end(
 
 def _refuse_incomplete(text: LineReader, number: int, line: str) -> NoReturn:
     """Refuses a file with a message of the tool in it: a node did not answer, and what is behind it is missing."""
-    match = _DIRECT_ROUTE.search(line)
+    match = DIRECT_ROUTE.search(line)
     where = f"the node at the direct route {match[0]}" if match else f"a node ({line[:120]})"
     look = (
         f"look at that node (smpquery -D nodeinfo {match[0]}), then" if match else "look at that node, then"

@@ -13,8 +13,10 @@ from assay.fabric.topology import Fabric
 MAX_SHOWN = 8  # switches in one line
 
 
-def differences(path: Path, file_switches: list[Switch], fabric: Fabric) -> list[str]:
-    """A line for each difference between a file and the fabric; none where they agree."""
+def differences(path: Path, file_switches: list[Switch], fabric: Fabric) -> tuple[list[str], list[str]]:
+    """A line for each difference between a file and the fabric; none where they agree. Then a line for each leaf whose
+    hosts are left out on purpose: where all else agrees and most hosts are in the file, the others are no compute nodes
+    (a login node, a file server)."""
     expected = tree_of(fabric)
     leaf_of = {node: switch.name for switch in expected for node in switch.nodes}
     lines: list[str] = []
@@ -31,10 +33,18 @@ def differences(path: Path, file_switches: list[Switch], fabric: Fabric) -> list
                 )
             seen.setdefault(node, switch)
         lines += _unknown(switch, leaf_of)
-    for leaf in expected:
-        if missing := [node for node in leaf.nodes if node not in seen]:
-            lines.append(f"{path}: {fold(missing)} of {leaf.name} {_is(missing)} missing")
-    return lines + _split_leaves(path, file_switches, leaf_of) + _wrong_groups(path, file_switches, expected)
+    missing = {leaf.name: [node for node in leaf.nodes if node not in seen] for leaf in expected}
+    shown = [
+        f"{path}: {fold(nodes)} of {leaf} {_is(nodes)} missing" for leaf, nodes in missing.items() if nodes
+    ]
+    others = _split_leaves(path, file_switches, leaf_of) + _wrong_groups(path, file_switches, expected)
+    if lines or others or 2 * sum(map(len, missing.values())) >= len(leaf_of):
+        return lines + shown + others, []
+    return [], [
+        f"{path}: note: {fold(nodes)} of {leaf} {_is(nodes)} left out"
+        for leaf, nodes in missing.items()
+        if nodes
+    ]
 
 
 def require_agreement(switches: list[Switch], fabric: Fabric) -> None:

@@ -19,8 +19,8 @@ _ERROR = re.compile(
     r"no such|not found|unreachable|aborted|bad status)\b|^-[EW]-",
     re.IGNORECASE,
 )
-_HARMLESS = re.compile(r"ibwarn: \[[0-9]+\] sim_connect: attached\b")  # of ibsim
-_DIRECT_ROUTE = re.compile(r"\b0(?:,[0-9]{1,3})+\b")  # ports from this host on
+HARMLESS = re.compile(r"ibwarn: \[[0-9]+\] sim_connect: attached\b")  # of ibsim
+DIRECT_ROUTE = re.compile(r"\b0(?:,[0-9]{1,3})+\b")  # ports from this host on
 RUN_AGAIN = "find out why, then take it again with standard error apart: COMMAND > FILE 2> errors.txt"
 SEARCHED = 1 << 16  # characters
 SHOWN = 80  # characters of a foreign line
@@ -39,7 +39,7 @@ def without_leading_lines(
         return chain([head], chunks)
     leading = text[: begin.start()].splitlines(keepends=True)
     for number, line in enumerate(leading, 1):
-        if _ERROR.search(line) and not _HARMLESS.search(line):
+        if _ERROR.search(line) and not HARMLESS.search(line):
             raise _incomplete(path, number, line.strip(), kind)
     count = sum(1 for line in leading if line.strip())
     lines = "1 line" if count == 1 else f"{count} lines"
@@ -52,7 +52,7 @@ def without_leading_lines(
 
 
 def _incomplete(path: Path, number: int, line: str, kind: Kind) -> UserError:
-    route = _DIRECT_ROUTE.search(line)
+    route = DIRECT_ROUTE.search(line)
     problem = f"the node at the direct route {route[0]} did not answer: " if route else "an error message: "
     return UserError(f"{path}:{number}: {problem}{_shown(line)}; so {kind.name} may be incomplete", RUN_AGAIN)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from small_fabrics import connected
 
+from assay.cli import main
 from assay.errors import UserError
 from assay.fabric import synthetic
 from assay.fabric.remedies.slurm import comments, topology_conf, topology_yaml, tree_of
@@ -19,7 +20,7 @@ FABRIC = synthetic.build(synthetic.parse("radix=4,nodes=14,levels=3"))
 def test_a_written_file_agrees_with_the_fabric(write, tmp_path: Path) -> None:
     file = tmp_path / "topology"
     file.write_text(write(tree_of(FABRIC)))
-    assert differences(file, read_topology(file).switches, FABRIC) == []
+    assert differences(file, read_topology(file).switches, FABRIC) == ([], [])
 
 
 def test_two_levels_are_leaves_and_one_switch_above() -> None:
@@ -35,7 +36,9 @@ def differences_after_change(tmp_path: Path, old: str, new: str) -> list[str]:
     assert old in text
     file = tmp_path / "topology.conf"
     file.write_text(text.replace(old, new))
-    return [line.replace(str(file), "F") for line in differences(file, read_topology(file).switches, FABRIC)]
+    mismatches, notes = differences(file, read_topology(file).switches, FABRIC)
+    assert not (mismatches and notes)
+    return [line.replace(str(file), "F") for line in mismatches + notes]
 
 
 def test_different_names_of_switches_are_not_a_difference(tmp_path: Path) -> None:
@@ -45,7 +48,8 @@ def test_different_names_of_switches_are_not_a_difference(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("Nodes=node[02-03]", "Nodes=node02", "F: node03 of leaf1 is missing"),
+        ("Nodes=node[02-03]", "Nodes=node02", "F: note: node03 of leaf1 is left out"),
+        ("Nodes=node[02-03]", "Nodes=node02,x9", "F: node03 of leaf1 is missing"),
         ("Nodes=node[02-03]", "Nodes=node[02-03],x9", "F:2: x9 is not in the fabric"),
         (
             "Nodes=node[02-03]",
@@ -88,7 +92,7 @@ def test_wrong_files_are_refused(text: str, message: str, tmp_path: Path) -> Non
 
 def test_a_cycle_of_switches_is_reported(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("SwitchName=a Switches=b\nSwitchName=b Switches=a\n")
-    assert differences(tmp_path / "t", read_topology(tmp_path / "t").switches, FABRIC)
+    assert differences(tmp_path / "t", read_topology(tmp_path / "t").switches, FABRIC)[0]
 
 
 def verified(tmp_path: Path, text: str) -> list[str]:
@@ -96,7 +100,8 @@ def verified(tmp_path: Path, text: str) -> list[str]:
     fabric = synthetic.build(synthetic.parse("radix=8,nodes=8"))
     file = tmp_path / "topology.conf"
     file.write_text(text)
-    lines = differences(file, read_topology(file).switches, fabric)
+    lines, notes = differences(file, read_topology(file).switches, fabric)
+    assert notes == []
     return [line.replace(str(file), "F") for line in lines]
 
 
@@ -151,6 +156,18 @@ def test_a_missing_prefix_is_guessed(tmp_path: Path) -> None:
     assert "F:2: node[4-7].x.org are not in the fabric; did you mean node[4-7]?" in lines
 
 
+def test_hosts_that_slurm_does_not_use_are_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "topology.conf"
+    command = ["fabric", "slurm", "--fat-tree", "radix=8,nodes=8", "--verify", str(file)]
+    file.write_text(RIGHT.replace("node[4-7]", "node[5-7]"))
+    assert main(command) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.endswith("7 hosts") and second == f"{file}: note: node4 of leaf1 is left out"
+    file.write_text(RIGHT.replace("node[0-3]", "node0").replace("node[4-7]", "node[5-7]"))
+    assert main(command) == 1  # half of the hosts are not left out on purpose
+    assert f"{file}: node[1-3] of leaf0 are missing" in capsys.readouterr().out
+
+
 def test_parts_that_the_fabric_joins_are_named_with_the_switches(tmp_path: Path) -> None:
     two = RIGHT.replace("SwitchName=c Switches=a,b\n", "")
     assert verified(tmp_path, two) == [
@@ -162,7 +179,7 @@ def test_parts_that_no_cable_joins_are_named(tmp_path: Path) -> None:
     fabric = connected(4, [(0, 1), (2, 3)], [0, 0, 2, 2])
     file = tmp_path / "t"
     file.write_text("SwitchName=a Nodes=h[0-1]\nSwitchName=b Nodes=h[2-3]\nSwitchName=c Switches=a,b\n")
-    lines = differences(file, read_topology(file).switches, fabric)
+    lines, _ = differences(file, read_topology(file).switches, fabric)
     assert lines == [f"{file}:3: c joins h[0-1] and h[2-3], which no cable joins"]
 
 
