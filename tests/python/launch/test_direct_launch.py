@@ -114,6 +114,13 @@ def test_a_surviving_job_goes_on_without_a_rank_other_than_0(tmp_path: Path) -> 
     assert "rank 0 on localhost was ended by signal 9" in lines[0]["problem"]
 
 
+def test_a_rank_that_has_not_listened_has_not_come() -> None:
+    """Its hello is passed on when it listens: a host that is stopped between the two is late."""
+    body = 'say(kind="hello", rank=rank, host="h")\nif rank == 2: sys.exit(2)\nlisten(); table()'
+    _, lines, _ = launch(body)
+    assert {line["rank"] for line in lines if line["kind"] == "hello"} == {0, 1}
+
+
 RESTARTED_RANK = """
 listen(); t = table()
 if rank == 1 and t["incarnation"] == 0: kill_self()
