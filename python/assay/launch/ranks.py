@@ -164,8 +164,11 @@ class Ranks:
             self._handle_listening(rank, line)
         elif self.job.survive and number > 0 and rank.has_table and line.startswith(b'{"kind":"failure"'):
             # The other ranks go on. A host that is cut off reports all others as lost; rank 0 decides how the job ends.
-            self.err.write(line.decode(errors="replace"))
-            self.err.flush()
+            print(
+                f"assay: {self._host(rank)}: {_text_of_failure(line)}; the others go on",
+                file=self.err,
+                flush=True,
+            )
         else:
             self._write(line)
 
@@ -286,6 +289,15 @@ class Ranks:
 
     def _host(self, rank: Rank) -> str:
         return self.job.places[rank.number].host
+
+
+def _text_of_failure(line: bytes) -> str:
+    """The failure that a rank reports, in words: its line is for programs."""
+    try:
+        failure = msgspec.json.decode(line, type=Failure)
+    except msgspec.MsgspecError:
+        return "it reports a failure that is not understood"
+    return one_line(failure.problem + (f" (fix: {failure.fix})" if failure.fix else ""))
 
 
 def _signal_of(status: int) -> int:
