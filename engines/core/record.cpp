@@ -161,6 +161,8 @@ void Sink::hello(int rank, const std::string& host) {
     write({{"kind", "hello"}, {"rank", rank}, {"host", host}});
 }
 
+void Sink::waiting(std::span<const int> ranks) { write({{"kind", "waiting"}, {"ranks", ranks}}); }
+
 void Sink::ranks(std::span<const std::string> labels, std::span<const int> host_index,
                  const Json& hosts) {
     write({{"kind", "ranks"}, {"labels", labels}, {"host_index", host_index}, {"hosts", hosts}});

@@ -67,6 +67,8 @@ public:
                  bool primary = false);
     // This process has started; written before its transport connects.
     void hello(int rank, const std::string& host);
+    // The ranks that the start waits for; none: all are there.
+    void waiting(std::span<const int> ranks);
     // The label of each rank, and the `hosts` (objects with host, names, addresses) of the ranks;
     // host_index[r] is an index into `hosts`. Written before any record that has a label.
     void ranks(std::span<const std::string> labels, std::span<const int> host_index,

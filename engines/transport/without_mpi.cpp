@@ -4,6 +4,7 @@
 //   ASSAY_TRANSPORT     tcp, udp, or ofi:PROVIDER of libfabric
 //   ASSAY_RANK, ASSAY_RANKS
 //   ASSAY_INTERFACE     the network interface to listen on; default: that of the default route
+//   ASSAY_START_TIMEOUT seconds to wait for a rank that is late; default 60
 //   ASSAY_HEARTBEAT_MS  a peer that is silent for three of these is lost; default 50
 
 #include <fmt/format.h>
@@ -20,6 +21,7 @@
 #include <thread>
 
 #include "core/error.hpp"
+#include "core/record.hpp"
 #include "transport/check.hpp"
 #include "transport/direct/peer_transport.hpp"
 #include "transport/direct/rendezvous.hpp"
@@ -44,7 +46,9 @@ constexpr std::array transport_types{TransportType{"tcp", tcp_transport},
                                      TransportType{"udp", udp_transport},
                                      TransportType{"ofi", ofi_transport, check_ofi}};
 
-constexpr Nanoseconds start_limit = 60'000'000'000;
+constexpr Nanoseconds leader_margin = 5'000'000'000;  // for rank 0 to say first who is missing
+constexpr Nanoseconds table_margin =
+    60'000'000'000;  // beyond the start limit: the launcher ends it
 constexpr useconds_t end_grace_us = 3'000'000;
 
 int read_variable(const char* variable, int min, int max, std::optional<int> fallback = {}) {
@@ -95,17 +99,21 @@ void run_rank(const std::string& name, const std::function<void(Transport&)>& bo
     const int ranks = read_variable("ASSAY_RANKS", 1, 65536);
     const int rank = read_variable("ASSAY_RANK", 0, ranks - 1);
     const int heartbeat_ms = read_variable("ASSAY_HEARTBEAT_MS", 1, 60'000, 50);
+    const Nanoseconds start_limit =
+        Nanoseconds{read_variable("ASSAY_START_TIMEOUT", 1, 10'000'000, 60)} * 1'000'000'000;
     const char* interface = std::getenv("ASSAY_INTERFACE");
     Listener listener(own_address(interface ? interface : ""));
     const std::string line = listening_line(rank, listener.address());
     if (write(STDOUT_FILENO, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
         throw Error("standard output is closed", "start ranks through 'assay'");
-    Membership self = read_membership(read_line_within(STDIN_FILENO, start_limit), rank, ranks);
+    Membership self =
+        read_membership(read_line_within(STDIN_FILENO, start_limit + table_margin), rank, ranks);
     end_with_launcher();
     MeshSettings settings;
     settings.transport = name;
     settings.heartbeat_limit = Nanoseconds{heartbeat_ms} * 3'000'000;
-    settings.start_limit = start_limit;
+    settings.start_limit = start_limit + (rank > 0 ? leader_margin : 0);
+    settings.on_waiting = [](std::span<const int> missing) { Sink().waiting(missing); };
     const std::unique_ptr<PeerTransport> transport =
         type.make(std::move(listener), std::move(self), std::move(settings));
     transport->connect();

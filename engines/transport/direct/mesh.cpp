@@ -20,11 +20,12 @@ namespace {
 
 constexpr std::string_view purpose = "assay transport 1";
 constexpr std::array<char, 8> hello_magic{'a', 's', 's', 'a', 'y', '-', 't', '1'};
-constexpr std::size_t max_callers = 64;      // connections that are not authenticated yet
-constexpr int hello_answer_limit_ms = 5000;  // for a peer's proof and answer
+constexpr std::size_t max_callers = 64;  // connections that are not authenticated yet
+constexpr Nanoseconds hello_answer_limit = 5'000'000'000;  // for a peer's proof and answer
 constexpr Nanoseconds hello_limit = 5'000'000'000, expiry_period = 1'000'000'000;
 constexpr Nanoseconds rejoin_limit = 1'000'000'000;  // to reach a peer, for a rank that comes back
 constexpr useconds_t retry_us = 50'000;
+constexpr Nanoseconds waiting_period = 1'000'000'000;  // of reports at the start
 constexpr std::size_t max_named_ranks = 8;
 
 // The data of an epoll event: a peer's rank, or one of these kinds with a descriptor.
@@ -57,6 +58,15 @@ bool wait_for_event(int fd, short events, Nanoseconds deadline) {
     const Nanoseconds remaining = deadline - now();
     pollfd polled{fd, events, 0};
     return remaining > 0 && ::poll(&polled, 1, static_cast<int>(remaining / 1'000'000) + 1) > 0;
+}
+
+std::string name_ranks(const std::vector<int>& ranks) {
+    std::string names;
+    for (std::size_t i = 0; i < std::min(ranks.size(), max_named_ranks); ++i)
+        names += fmt::format("{}{}", i > 0 ? ", " : "rank ", ranks[i]);
+    if (ranks.size() > max_named_ranks)
+        names += fmt::format(" and {} more", ranks.size() - max_named_ranks);
+    return names;
 }
 
 bool read_all(int fd, void* data, std::size_t bytes, Nanoseconds deadline) {
@@ -120,28 +130,38 @@ void Mesh::connect_all() {
                         "check that the hosts reach each other on any port");
         observer_.on_lost(peer, reason, false);
     }
-    while (!is_returning && !unconnected_ranks().empty()) {
-        if (now() > deadline)
+    if (!is_returning) await_all(deadline);
+}
+
+void Mesh::await_all(Nanoseconds deadline) {
+    Nanoseconds next_report = now() + waiting_period;
+    bool has_reported = false;
+    for (;;) {
+        const std::vector<int> missing = unconnected_ranks();
+        const Nanoseconds time = now();
+        if (rank() == 0 && (missing.empty() ? has_reported : time >= next_report)) {
+            settings_.on_waiting(missing);
+            next_report = time + waiting_period;
+            has_reported = true;
+        }
+        if (missing.empty()) return;
+        if (time > deadline)
             throw Error(fmt::format("rank {} hears nothing from {} within {:.0f} s", rank(),
-                                    unconnected_ranks(), seconds(settings_.start_limit)),
-                        "check that the hosts reach each other on any port, by TCP and by UDP");
+                                    name_ranks(missing), seconds(settings_.start_limit)),
+                        "check that the hosts reach each other on any port, by TCP and by UDP, or "
+                        "raise --timeout");
         poll(10);
     }
 }
 
-// The ranks that are not connected or have not been heard, for messages; empty if there are none.
-std::string Mesh::unconnected_ranks() const {
-    std::string names;
-    std::size_t count = 0;
-    for (int peer = 0; peer < size(); ++peer) {
-        if (peer == rank() || links_[index(peer)].incarnation > 0 ||
-            (is_connected(peer) && liveness_.has_been_heard(peer)))
-            continue;
-        if (count++ < max_named_ranks)
-            names += fmt::format("{}{}", count > 1 ? ", " : "rank ", peer);
-    }
-    if (count > max_named_ranks) names += fmt::format(" and {} more", count - max_named_ranks);
-    return names;
+// The ranks that are not connected or have not been heard.
+std::vector<int> Mesh::unconnected_ranks() const {
+    std::vector<int> ranks;
+    for (int peer = 0; peer < size(); ++peer)
+        if (peer != rank() && links_[index(peer)].incarnation <= 0 &&
+            !(is_connected(peer) && liveness_.has_been_heard(peer)))
+            ranks.push_back(peer);
+    return ranks;
 }
 
 // Opens a connection. Returns the socket, or -1 with errno set.
@@ -185,15 +205,22 @@ std::string Mesh::connect_to(int peer, Nanoseconds limit) {
         return reason;
     };
     disable_nagle(fd);
-    if (!session::introduce(fd, self_.token, purpose, hello_answer_limit_ms))
-        return fail("what answers there does not belong to this job");
+    // A host that was stopped connects, since its kernel accepts, and answers later.
+    const Nanoseconds answer_deadline =
+        self_.incarnation > 0 ? now() + hello_answer_limit : deadline;
+    const auto refused = [&](std::string reason) {
+        return fail(now() < answer_deadline ? std::move(reason) : "it does not answer");
+    };
+    if (!session::introduce(fd, self_.token, purpose,
+                            static_cast<int>((answer_deadline - now()) / 1'000'000)))
+        return refused("what answers there does not belong to this job");
     const Hello ours = make_hello(peer);
     Hello peer_hello;
     // A new socket takes 240 bytes at once.
     if (::send(fd, &ours, sizeof ours, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof ours) ||
-        !read_all(fd, &peer_hello, sizeof peer_hello,
-                  now() + Nanoseconds{hello_answer_limit_ms} * 1'000'000))
-        return fail("it refused this rank: it is of another version, or knows a later incarnation");
+        !read_all(fd, &peer_hello, sizeof peer_hello, answer_deadline))
+        return refused(
+            "it refused this rank: it is of another version, or knows a later incarnation");
     std::string fault = refusal_reason(peer_hello);
     if (fault.empty() && peer_hello.rank != static_cast<std::uint32_t>(peer))
         fault = fmt::format("it is rank {}", peer_hello.rank);

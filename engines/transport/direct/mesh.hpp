@@ -8,8 +8,10 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,9 @@ struct MeshSettings {
     std::vector<unsigned char> extra;
     Nanoseconds heartbeat_limit = 150'000'000;
     Nanoseconds start_limit = 60'000'000'000;
+    // Called by rank 0 once a second with the ranks that it waits for at the start; with none when
+    // all are there, if it was called before.
+    std::function<void(std::span<const int>)> on_waiting = [](auto) {};
 };
 
 class Mesh {
@@ -104,7 +109,8 @@ private:
     void add_link(int peer, int socket, const Hello& peer_hello, const session::Proof& key,
                   Address address);
     void expire();
-    std::string unconnected_ranks() const;
+    void await_all(Nanoseconds deadline);
+    std::vector<int> unconnected_ranks() const;
 
     Listener listener_;
     const Membership self_;

@@ -44,6 +44,7 @@ from assay.explain.heap import (
     heap_tiny,
     heap_variable,
 )
+from assay.explain.late import late_start
 from assay.explain.loss import packet_loss
 from assay.explain.machine import topology
 from assay.explain.matrix import PairMatrix
@@ -69,6 +70,7 @@ RULES: dict[str, Rule] = {
     "slow_adapter": slow_adapter,  # a slow adapter that was used while a much faster one was idle
     "shared_network": shared_network,  # another network measurement at the same time
     "topology": topology,  # a planted machine, hwloc variables that describe another one, cores without memory
+    "late_start": late_start,  # a host that came long after the others
     "host_names": host_names,  # a machine that the host list names twice, or not at all
     "packet_loss": packet_loss,  # a host that loses packets that it sends or receives
     "slow_host": slow_host,  # a host that sends or receives more slowly than its peers

@@ -52,6 +52,7 @@ class Job(Struct):
     survive: bool = False
     restart_s: float | None = None
     heartbeat_ms: int = 0  # a peer that is silent for three of these is lost; 0: the engine's default, 50
+    start_s: int = 0  # for a rank that is late at the start; 0: the engine's default, 60
 
     def site_of_job(self) -> Site:
         if self.site == "lab":
@@ -71,6 +72,7 @@ class Direct:
         restart_s: float | None = None,
         interface: str = "",
         heartbeat_ms: int = 0,
+        start_s: int = 0,
     ) -> None:
         check_transport(transport)
         self.name = transport
@@ -78,6 +80,7 @@ class Direct:
         self.restart_s = restart_s
         self.interface = interface
         self.heartbeat_ms = heartbeat_ms
+        self.start_s = start_s
 
     def unavailable(self) -> str | None:
         try:
@@ -97,6 +100,7 @@ class Direct:
             survive=self.survive,
             restart_s=self.restart_s,
             heartbeat_ms=self.heartbeat_ms,
+            start_s=self.start_s,
         )
         return [sys.executable, "-m", MODULE, msgspec.json.encode(job).decode()]
 

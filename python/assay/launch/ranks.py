@@ -28,7 +28,7 @@ from assay.launch.placement import Segment
 from assay.records.schema import Failure, Subject, encode
 from assay.records.text import one_line
 
-START_LIMIT_S = 60.0  # until a rank listens
+START_LIMIT_S = 60.0  # until a rank that is started again listens
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 LAST_MESSAGES_S = 0.5  # after a rank has failed, to receive the other ranks' messages
 POLL_S = 0.2
@@ -58,6 +58,7 @@ class Rank:
     number: int
     incarnation: int = 0
     process: subprocess.Popen[bytes] | None = None
+    hello: bytes = b""
     listening: Listening | None = None
     has_table: bool = False
     status: int | None = None  # None while it runs
@@ -115,6 +116,8 @@ class Ranks:
             env["ASSAY_INTERFACE"] = self.job.interface
         if self.job.heartbeat_ms:
             env["ASSAY_HEARTBEAT_MS"] = str(self.job.heartbeat_ms)
+        if self.job.start_s:
+            env["ASSAY_START_TIMEOUT"] = str(self.job.start_s)
         argv = Local().command(self._site, [Segment([place.host], env)], self.job.argv)
         try:
             process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -154,12 +157,18 @@ class Ranks:
             assert rank.process is not None
             rank.status = rank.process.wait()
             self._handle_end(rank)
+        elif line.startswith(b'{"kind":"hello"'):
+            rank.hello = line  # a host that is stopped before it listens has not come
         elif line.startswith(b'{"kind":"listening"'):
+            self._write(rank.hello)
             self._handle_listening(rank, line)
         elif self.job.survive and number > 0 and rank.has_table and line.startswith(b'{"kind":"failure"'):
             # The other ranks go on. A host that is cut off reports all others as lost; rank 0 decides how the job ends.
-            self.err.write(line.decode(errors="replace"))
-            self.err.flush()
+            print(
+                f"assay: {self._host(rank)}: {_text_of_failure(line)}; the others go on",
+                file=self.err,
+                flush=True,
+            )
         else:
             self._write(line)
 
@@ -232,16 +241,10 @@ class Ranks:
                 self._kill()
             return
         for rank in self._ranks:
-            if rank.runs and rank.listening is None and now > rank.deadline:
-                if rank.incarnation:
-                    assert rank.process is not None
-                    rank.process.kill()
-                else:
-                    self._fail(
-                        rank,
-                        f"no answer from {self._host(rank)} within {START_LIMIT_S:.0f} s of starting",
-                        "is the host up, and reachable from the launching host?",
-                    )
+            # At the start the reader of the output waits for the ranks and names those that are late.
+            if rank.incarnation and rank.runs and rank.listening is None and now > rank.deadline:
+                assert rank.process is not None
+                rank.process.kill()
             if rank.restart_at is not None and not rank.runs and now >= rank.restart_at:
                 rank.incarnation += 1
                 rank.attempts += 1
@@ -286,6 +289,15 @@ class Ranks:
 
     def _host(self, rank: Rank) -> str:
         return self.job.places[rank.number].host
+
+
+def _text_of_failure(line: bytes) -> str:
+    """The failure that a rank reports, in words: its line is for programs."""
+    try:
+        failure = msgspec.json.decode(line, type=Failure)
+    except msgspec.MsgspecError:
+        return "it reports a failure that is not understood"
+    return one_line(failure.problem + (f" (fix: {failure.fix})" if failure.fix else ""))
 
 
 def _signal_of(status: int) -> int:

@@ -26,14 +26,17 @@ import msgspec
 from assay.errors import UserError
 from assay.launch.load import Load, LoadMeter
 from assay.records.schema import (
+    LATE_FACT,
     AnyLine,
     AnyRecord,
+    Context,
     Failure,
     Hello,
     Progress,
     Ranks,
     Ready,
     Subject,
+    Waiting,
     decode_line,
 )
 
@@ -41,6 +44,7 @@ TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 END_LIMIT_S = 30.0  # of a process that has closed its output; on a busy machine it may take seconds to end
 SILENCE_REPORT_S = 5.0  # between two calls of on_silence
+LATE_S = 10.0  # after most others, for a host that the start waited for; on a busy machine ranks start seconds apart
 
 
 @dataclass
@@ -59,10 +63,12 @@ class EngineProcess:
 
 @dataclass
 class Limits:
-    """Time limits in seconds. ``start``: until every rank has sent "hello". ``silence``: then, without any line."""
+    """Time limits in seconds. ``start``: until a rank has sent "hello". ``late``: then, until all have (None: as
+    ``start``, from the beginning). ``silence``: then, without any line."""
 
     start: float = 60.0
     silence: float = 90.0
+    late: float | None = None
 
 
 @dataclass
@@ -83,7 +89,7 @@ def run_engine(
     limits: Limits | None = None,
     second_engine: EngineProcess | None = None,
     on_ready: Callable[[], object] = lambda: None,
-    on_silence: Callable[[float], object] = lambda seconds: None,
+    on_silence: Callable[[float, Sequence[str]], object] = lambda seconds, awaited: None,
     on_ranks: Callable[[Ranks], object] = lambda _: None,
 ) -> EngineResult:
     """Starts an engine, reads its output to the end, and leaves nothing running. Ctrl-C ends it and returns normally.
@@ -91,17 +97,19 @@ def run_engine(
     ``second_engine`` is the second side of a measurement between two processes: it is started when the first engine
     reports "ready", and the output of both is read to the end. ``on_ready`` is called for each such report, after
     ``on_record`` for all records before it; ``on_ranks`` for the report of the ranks' hosts; ``on_silence`` every few
-    seconds without a line, with the seconds since the last line. Raises UserError if the engine cannot be started.
+    seconds without a line, with the seconds since the last line and the hosts that the start waits for. Raises
+    UserError if the engine cannot be started.
     """
     limits = limits or Limits()
     token = secrets.token_hex(8)
     processes = _Processes(token)
     meter = LoadMeter(token)
     result = EngineResult()
+    start = _Start(engine.hosts)
     try:
         processes.start(engine)
         result.failure = _read(
-            processes, engine, second_engine, limits, on_record, on_progress, on_ready, on_silence, on_ranks
+            processes, start, second_engine, limits, on_record, on_progress, on_ready, on_silence, on_ranks
         )
     except KeyboardInterrupt:
         result.interrupted = True
@@ -114,6 +122,7 @@ def run_engine(
     result.stderr = processes.stderr()
     if not result.interrupted and (result.failure or status != 0):
         result.failure = _complete_failure(result.failure, status, result.stderr, diagnose)
+        _name_awaited(result.failure, start)
     return result
 
 
@@ -212,18 +221,17 @@ def _processes_of(token: str) -> Iterator[int]:
 
 def _read(
     processes: _Processes,
-    engine: EngineProcess,
+    start: _Start,
     second_engine: EngineProcess | None,
     limits: Limits,
     on_record: Callable[[AnyRecord], object],
     on_progress: Callable[[Progress], object],
     on_ready: Callable[[], object],
-    on_silence: Callable[[float], object],
+    on_silence: Callable[[float, Sequence[str]], object],
     on_ranks: Callable[[Ranks], object],
 ) -> Failure | None:
     """Reads lines until the end. Returns a failure that an engine reported, or a failure for silence; else None."""
     running, is_ending = 1, False
-    silent = dict(enumerate(engine.hosts))  # ranks that have not said hello, with their hosts
     last_line_at = time.monotonic()
     deadline = last_line_at + limits.start
     reported: Failure | None = None
@@ -232,9 +240,9 @@ def _read(
             line = processes.lines.get(timeout=min(SILENCE_REPORT_S, max(0.05, deadline - time.monotonic())))
         except queue.Empty:
             if time.monotonic() < deadline:
-                on_silence(time.monotonic() - last_line_at)
+                on_silence(time.monotonic() - last_line_at, start.awaited)
                 continue
-            return reported or (None if is_ending else _silence_failure(list(silent.values()), limits))
+            return reported or (None if is_ending else _silence_failure(start, limits))
         last_line_at = time.monotonic()
         if isinstance(line, subprocess.Popen):
             running -= 1
@@ -244,8 +252,12 @@ def _read(
                 is_ending, deadline = True, time.monotonic() + GRACE_S
             continue
         message = _decode(line)
-        if isinstance(message, Hello):
-            silent.pop(message.rank, None)
+        if isinstance(message, Hello | Waiting):
+            start.add(message)
+            if isinstance(message, Waiting) and message.ranks:
+                on_silence(time.monotonic() - start.first_at, start.awaited)
+            for late in start.late_hosts():
+                on_record(late)
         elif isinstance(message, Ready):
             if second_engine is not None:
                 processes.start(second_engine)
@@ -264,8 +276,71 @@ def _read(
                 reported = message
         elif message is not None:
             on_record(message)
-        if reported is None and not is_ending and (not silent or not isinstance(message, Hello)):
+        if reported is not None or is_ending:
+            continue
+        if not start.awaited or not isinstance(message, Hello):
             deadline = time.monotonic() + limits.silence
+        elif limits.late is not None:
+            deadline = start.first_at + limits.late
+
+
+class _Start:
+    """The ranks that have not come yet, and when each came. ``hosts``: of each rank."""
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        self._hosts = hosts
+        self._silent = set(range(len(hosts)))
+        self._came_at: dict[int, float] = {}
+        self._told = False
+        self.is_reported = False  # by rank 0, that it waits
+        self.first_at = time.monotonic()  # of the first rank
+
+    @property
+    def nobody(self) -> bool:
+        """No rank has come."""
+        return not self._came_at
+
+    @property
+    def awaited(self) -> list[str]:
+        """The hosts that the start waits for."""
+        return list(dict.fromkeys(self._hosts[rank] for rank in sorted(self._silent)))
+
+    def add(self, message: Hello | Waiting) -> None:
+        now = time.monotonic()
+        if isinstance(message, Hello):
+            if self.nobody:
+                self.first_at = now
+            silent = self._silent - {message.rank}
+        else:
+            silent = {rank for rank in message.ranks if 0 <= rank < len(self._hosts)}
+            self.is_reported = True
+        self._came_at |= dict.fromkeys(self._silent - silent, now)
+        self._silent, self._told = silent, False
+
+    def late_hosts(self) -> list[Context]:
+        """Once all are there: a context for each host that came long after most others."""
+        if self._silent or self._told or not self._hosts:
+            return []
+        self._told = True
+        usual = sorted(self._came_at.values())[(len(self._came_at) - 1) // 2]
+        late: dict[str, float] = {}
+        for rank, came_at in self._came_at.items():
+            if rank < len(self._hosts) and came_at - usual >= LATE_S:
+                host = self._hosts[rank]
+                late[host] = max(late.get(host, 0.0), came_at - usual)
+        return [
+            Context(subject=Subject(host=host), facts={LATE_FACT: round(seconds, 1)})
+            for host, seconds in late.items()
+        ]
+
+
+def _name_awaited(failure: Failure, start: _Start) -> None:
+    """Names the hosts of the ranks that rank 0 waited for when the start failed: the engine knows ranks alone."""
+    if not (start.is_reported and start.awaited):
+        return
+    failure.problem += f" (no answer from {', '.join(start.awaited)})"
+    if len(start.awaited) == 1:
+        failure.subject = Subject(host=start.awaited[0])
 
 
 def _has_failed(process: subprocess.Popen[bytes]) -> bool:
@@ -287,7 +362,9 @@ def _drain(processes: _Processes, on_record: Callable[[AnyRecord], object]) -> N
         if isinstance(line, subprocess.Popen):
             return
         message = _decode(line)
-        if message is not None and not isinstance(message, Hello | Progress | Ranks | Ready | Failure):
+        if message is not None and not isinstance(
+            message, Hello | Progress | Ranks | Ready | Waiting | Failure
+        ):
             on_record(message)
 
 
@@ -300,13 +377,14 @@ def _decode(line: bytes) -> AnyLine | None:
         return None
 
 
-def _silence_failure(silent: Sequence[str], limits: Limits) -> Failure:
+def _silence_failure(start: _Start, limits: Limits) -> Failure:
+    silent = start.awaited
     if silent:
-        names = ", ".join(dict.fromkeys(silent))
+        limit = limits.start if start.nobody or limits.late is None else limits.late
         return Failure(
-            problem=f"no answer from {names} within {limits.start:.0f} s of starting",
+            problem=f"no answer from {', '.join(silent)} within {limit:g} s of starting",
             fix="is the host up, and reachable from the launching host?",
-            subject=Subject(host=silent[0]) if len(set(silent)) == 1 else Subject(),
+            subject=Subject(host=silent[0]) if len(silent) == 1 else Subject(),
         )
     return Failure(
         problem=f"no message from any rank for {limits.silence:.0f} s",

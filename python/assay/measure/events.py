@@ -82,6 +82,7 @@ def measure_events(session: Session, request: EventRequest) -> None:
         request.segments,
         {**request.common(), **request.params},
         request.silence_s,
+        late_s=request.timeout,
     )
 
 
@@ -104,6 +105,7 @@ def measure_reference(session: Session, request: EventRequest) -> None:
             request.segments,
             {**request.common(), **params},
             request.silence_s,
+            late_s=request.timeout,
         )
         session.continue_after_failure()
 

@@ -97,11 +97,13 @@ class Session:
         silence_s: float = 90.0,
         flavour: str | None = None,
         more_follow: bool = False,
+        late_s: float | None = None,
     ) -> bool:
         """Runs one measurement; True when every rank finished. Does nothing once measuring has ended.
 
         ``flavour``: the engine to start, when it is not the launcher's own ("" for one without MPI).
-        ``more_follow``: other hosts or devices follow, so the measurement is not complete yet.
+        ``more_follow``: other hosts or devices follow, so the measurement is not complete yet. ``late_s``: how long the
+        start waits for a host that is late.
         """
         if self.ended_early:
             return False
@@ -110,7 +112,8 @@ class Session:
         started = _engine_process(
             measurement, launcher, site, segments, self._remaining_params(measurement, params), flavour
         )
-        if self._supervise(measurement, [started], launcher, silence_s) and not more_follow:
+        finished = self._supervise(measurement, [started], launcher, silence_s, late_s=late_s)
+        if finished and not more_follow:
             self.complete(measurement)
         return not self.ended_early
 
@@ -269,7 +272,11 @@ class Session:
         launcher: Launcher,
         silence_s: float,
         overall: Callable[[schema.Progress], schema.Progress] = lambda progress: progress,
+        late_s: float | None = None,
     ) -> bool:
+        start_s = _start_limit(started[0])
+        if late_s is not None:
+            start_s, late_s = max(start_s, late_s), late_s + START_S_PER_RANK * len(started[0].hosts)
         names = HostRenamer(started[0].hosts if len(started) == 1 else [])
         with shown_progress(self.err, title) as on_progress:
             return self._run_to_end(
@@ -279,7 +286,7 @@ class Session:
                     lambda record: self.run.append(names.rename(record)),
                     lambda progress: on_progress(overall(progress)),
                     launcher.diagnose,
-                    Limits(start=_start_limit(started[0]), silence=silence_s),
+                    Limits(start_s, silence_s, late_s),
                     second_engine=started[1] if len(started) > 1 else None,
                     on_silence=on_progress.silent,
                     on_ranks=lambda ranks: self._record_names(names, ranks),

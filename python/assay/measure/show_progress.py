@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
+from assay.launch.hosts import fold
 from assay.records import schema
 
 LINE_S = 5.0  # between two lines where there is no terminal
@@ -23,8 +24,8 @@ LINE_S = 5.0  # between two lines where there is no terminal
 class ShownProgress(Protocol):
     def __call__(self, progress: schema.Progress) -> None: ...
 
-    def silent(self, seconds: float) -> None:
-        """Shows that the engine has printed nothing for this long."""
+    def silent(self, seconds: float, awaited: Sequence[str]) -> None:
+        """Shows that the engine has printed nothing for this long, and the hosts that the start waits for."""
 
 
 @contextmanager
@@ -43,7 +44,9 @@ def shown_progress(console: Console, name: str) -> Iterator[ShownProgress]:
         yield _Bar(bar, bar.add_task("starting", total=1.0, name=name, left=""))
 
 
-def _silence_text(seconds: float) -> str:
+def _silence_text(seconds: float, awaited: Sequence[str]) -> str:
+    if awaited:
+        return f"waiting for {fold(list(awaited))} for {seconds:.0f} s"
     return f"nothing heard for {seconds:.0f} s (load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors)"
 
 
@@ -55,8 +58,8 @@ class _Bar:
         left = f"{progress.left_s:.0f} s left" if progress.left_s >= 0 else ""
         self._bar.update(self._task, completed=progress.done, description=progress.label, left=left)
 
-    def silent(self, seconds: float) -> None:
-        self._bar.update(self._task, left=_silence_text(seconds))
+    def silent(self, seconds: float, awaited: Sequence[str]) -> None:
+        self._bar.update(self._task, left=_silence_text(seconds, awaited))
 
 
 class _Lines:
@@ -69,8 +72,8 @@ class _Lines:
         left = f", {progress.left_s:.0f} s left" if progress.left_s >= 0 else ""
         self._line(f"{progress.done:.0%} {progress.label}{left}")
 
-    def silent(self, seconds: float) -> None:
-        self._line(_silence_text(seconds))
+    def silent(self, seconds: float, awaited: Sequence[str]) -> None:
+        self._line(_silence_text(seconds, awaited))
 
     def _line(self, text: str) -> None:
         now = time.monotonic()

@@ -31,8 +31,8 @@ HEAP_TYPES_FILE = "web/src/data/heapProfile.ts"
 NUMA_TYPES_FILE = "web/src/data/numaProfile.ts"
 PROFILE_STRUCTS_FILE = "engines/profile/analyse/profile_schema.hpp"
 HEAP_STRUCTS_FILE = "engines/profile/analyse/heap_schema.hpp"
-# Hello, Progress and Ready are never stored; ReportData is what "--json" prints.
-NOT_IN_REPORT = {"Hello", "Progress", "Ready", "ReportData"}
+# Hello, Progress, Ready and Waiting are never stored; ReportData is what "--json" prints.
+NOT_IN_REPORT = {"Hello", "Progress", "Ready", "Waiting", "ReportData"}
 
 JsonSchema = dict[str, Any]
 

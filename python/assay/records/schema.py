@@ -23,6 +23,8 @@ from assay.records.decode import decoder
 
 SCHEMA_VERSION = 4
 
+LATE_FACT = "start.late_s"  # of the context of a host that the start waited for: seconds after most others
+
 Scalar = str | int | float | bool
 Status = Literal["ok", "waived", "error", "unfit"]
 
@@ -308,6 +310,12 @@ class Hello(Struct, tag_field="kind", tag="hello"):
     host: str
 
 
+class Waiting(Struct, tag_field="kind", tag="waiting"):
+    """The ranks that the start waits for, from rank 0; none: all are there."""
+
+    ranks: list[int] = []
+
+
 class Progress(Struct, tag_field="kind", tag="progress"):
     """``done`` is the completed share of the planned work, 0..1; ``left_s`` the estimated time left, -1 if unknown."""
 
@@ -339,7 +347,7 @@ class Ranks(Struct, tag_field="kind", tag="ranks"):
     hosts: list[Machine]
 
 
-AnyLine = AnyRecord | Hello | Progress | Ready | Ranks
+AnyLine = AnyRecord | Hello | Progress | Ready | Ranks | Waiting
 
 encode = msgspec.json.Encoder().encode
 decode_record = decoder(AnyRecord)

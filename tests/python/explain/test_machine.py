@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay.explain import explain
-from assay.records.schema import Context, Subject
+from assay.records.schema import LATE_FACT, Context, Subject
 
 
 def causes(**facts: str | int) -> list[str]:
@@ -34,3 +34,10 @@ def test_cores_whose_threads_are_in_several_nodes_are_counted() -> None:
 
 def test_a_machine_as_the_kernel_describes_it_has_no_finding() -> None:
     assert causes(numa_nodes=1) == []
+
+
+def test_a_host_that_came_late_is_named_once_with_its_longest_delay() -> None:
+    records = [Context(subject=Subject(host="h3"), facts={LATE_FACT: seconds}) for seconds in (12.0, 45.0)]
+    (finding,) = explain(records)
+    assert (finding.rule, finding.severity, finding.subject.host) == ("late_start", "warning", "h3")
+    assert finding.cause.startswith("h3 came 45 s after most others")

@@ -114,6 +114,23 @@ def test_a_surviving_job_goes_on_without_a_rank_other_than_0(tmp_path: Path) -> 
     assert "rank 0 on localhost was ended by signal 9" in lines[0]["problem"]
 
 
+def test_the_failure_of_a_rank_that_the_others_survive_is_told_in_words(tmp_path: Path) -> None:
+    """A rank that was stopped and goes on finds that the others are gone."""
+    failure = 'say(kind="failure", problem="h3 hears no other rank", fix="check its links")'
+    body = f"listen(); table()\nif rank == 1: {failure}; doom('{tmp_path}/end', kill_self)\nawait_end('{tmp_path}/end')"
+    code, _, err = launch(body, survive=True)
+    assert code == 0
+    assert "assay: localhost: h3 hears no other rank (fix: check its links); the others go on" in err
+    assert "{" not in err and "kind" not in err
+
+
+def test_a_rank_that_has_not_listened_has_not_come() -> None:
+    """Its hello is passed on when it listens: a host that is stopped between the two is late."""
+    body = 'say(kind="hello", rank=rank, host="h")\nif rank == 2: sys.exit(2)\nlisten(); table()'
+    _, lines, _ = launch(body)
+    assert {line["rank"] for line in lines if line["kind"] == "hello"} == {0, 1}
+
+
 RESTARTED_RANK = """
 listen(); t = table()
 if rank == 1 and t["incarnation"] == 0: kill_self()

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ import pytest
 from assay.errors import UserError
 from assay.launch import supervise
 from assay.launch.supervise import EngineProcess, EngineResult, Limits, run_engine
-from assay.records.schema import AnyLine, AnyRecord, Measurement, Progress
+from assay.records.schema import AnyLine, AnyRecord, Context, Measurement, Progress
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +74,7 @@ def run(
     started = EngineProcess([sys.executable, "-c", ENGINE_FUNCTIONS + program], {"MARK": "1"}, hosts or [])
     ending = run_engine(
         started, records.append, progress.append, lambda stderr: diagnosis, limits,
-        on_silence=lambda seconds: on_silence(records),
+        on_silence=lambda seconds, awaited: on_silence(records),
     )  # fmt: skip
     return ending, records, progress
 
@@ -107,6 +107,86 @@ def test_a_rank_that_never_answers_is_named(
     assert ending.failure.subject.host == "b"
 
 
+def start_with_a_late_host(
+    clock: Clock, wait_s: float, limits: Limits, late: str
+) -> tuple[EngineResult, list[str], list[AnyRecord]]:
+    """Two hosts answer; ``late`` follows when the test's clock has moved on. Returns also who was awaited."""
+    reading, writing = os.pipe()
+    awaited_hosts: list[str] = []
+    records: list[AnyRecord] = []
+
+    def on_silence(seconds: float, awaited: Sequence[str]) -> None:
+        if list(awaited) == ["b"] and not awaited_hosts:
+            awaited_hosts.extend(awaited)
+            clock.advance(wait_s)
+            os.write(writing, b"go")
+
+    program = ENGINE_FUNCTIONS + 'hello(0, "a"); hello(2, "c"); sys.stdin.buffer.read(2)\n' + late
+    started = EngineProcess([sys.executable, "-c", program], {}, ["a", "b", "c"], stdin=reading)
+    ending = run_engine(
+        started, records.append, lambda _: None, lambda _: None, limits, on_silence=on_silence
+    )
+    os.close(reading), os.close(writing)
+    return ending, awaited_hosts, records
+
+
+def test_a_host_that_comes_late_is_named_while_it_is_awaited_and_in_the_record(clock: Clock) -> None:
+    ending, awaited, records = start_with_a_late_host(
+        clock, 30, Limits(LIMIT_S, LIMIT_S, late=LIMIT_S), 'hello(1, "b"); measured(1)'
+    )
+    assert ending.failure is None and awaited == ["b"]
+    late = [record for record in records if isinstance(record, Context)]
+    assert [record.subject.host for record in late] == ["b"]
+    assert 30 <= float(late[0].facts["start.late_s"]) < LIMIT_S
+
+
+def test_a_host_that_comes_with_the_others_is_not_late(clock: Clock) -> None:
+    _, _, records = start_with_a_late_host(clock, 0, Limits(LIMIT_S, LIMIT_S), 'hello(1, "b"); measured(1)')
+    assert not [record for record in records if isinstance(record, Context)]
+
+
+def test_the_start_ends_at_the_limit_for_late_hosts(short_grace: None, clock: Clock) -> None:
+    """The limit for the first host is longer, and does not count once a host is there."""
+    ending, _, _ = start_with_a_late_host(clock, 500, Limits(900, 900, late=300), "time.sleep(1000)")
+    assert ending.failure is not None and ending.failure.subject.host == "b"
+    assert ending.failure.problem.startswith("no answer from b within 300 s of starting")
+
+
+def test_ranks_that_the_engine_waits_for_are_named_by_their_hosts(clock: Clock) -> None:
+    """A rank that has started and was stopped before it connected."""
+    waits = 'hello(1, "b"); say(kind="waiting", ranks=[1]); sys.stdin.buffer.read(2); '
+    program = ENGINE_FUNCTIONS + 'hello(0, "a"); hello(2, "c"); ' + waits + 'say(kind="waiting", ranks=[])'
+    reading, writing = os.pipe()
+    records: list[AnyRecord] = []
+
+    def on_silence(seconds: float, awaited: Sequence[str]) -> None:
+        if awaited == ["b"]:
+            clock.advance(20)
+            os.write(writing, b"go")
+
+    started = EngineProcess([sys.executable, "-c", program], {}, ["a", "b", "c"], stdin=reading)
+    run_engine(
+        started,
+        records.append,
+        lambda _: None,
+        lambda _: None,
+        Limits(LIMIT_S, LIMIT_S),
+        on_silence=on_silence,
+    )
+    os.close(reading), os.close(writing)
+    assert [r.subject.host for r in records if isinstance(r, Context)] == ["b"]
+
+
+def test_a_failure_while_a_rank_is_awaited_names_its_host(short_grace: None) -> None:
+    ending, _, _ = run(
+        'hello(0, "a"); hello(1, "b"); say(kind="waiting", ranks=[1]); '
+        'say(kind="failure", problem="rank 0 hears nothing from rank 1 within 9 s"); sys.exit(2)',
+        ["a", "b"],
+    )
+    assert ending.failure is not None and ending.failure.subject.host == "b"
+    assert ending.failure.problem == "rank 0 hears nothing from rank 1 within 9 s (no answer from b)"
+
+
 def test_silence_after_the_start_ends_the_run_and_keeps_the_records(short_grace: None, clock: Clock) -> None:
     ending, records, _ = run(
         'hello(0, "a"); measured(1); time.sleep(1000)',
@@ -124,7 +204,7 @@ def test_a_silent_phase_is_reported_until_a_line_comes(monkeypatch: pytest.Monke
     reading, writing = os.pipe()
     reported_silences: list[float] = []
 
-    def on_silence(seconds: float) -> None:
+    def on_silence(seconds: float, awaited: Sequence[str]) -> None:
         reported_silences.append(seconds)
         if len(reported_silences) == 2:
             os.write(writing, b"go")

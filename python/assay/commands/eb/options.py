@@ -4,6 +4,7 @@ and the engine's parameters."""
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -180,7 +181,8 @@ def choose_launchers(
     except UserError:
         network_launcher = None
     heartbeat = getattr(args, "heartbeat_ms", None) or 0
-    return Direct(transport, survive=survives_losses, heartbeat_ms=heartbeat), network_launcher
+    start_s = math.ceil(args.timeout)
+    return Direct(transport, survives_losses, heartbeat_ms=heartbeat, start_s=start_s), network_launcher
 
 
 def engine_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <future>
 #include <utility>
 
 #include "core/error.hpp"
@@ -249,6 +250,35 @@ TEST_CASE("a rank with another token or transport gets an error that says so") {
         CHECK_THROWS_WITH_AS(rank_1->connect(), doctest::Contains("refused this rank"), Error);
     }
     done = true;
+}
+
+TEST_CASE("rank 0 reports the ranks that the start waits for until they are there") {
+    Job job("tcp", 3);
+    std::vector<std::vector<int>> reports;
+    std::promise<void> is_awaited;
+    MeshSettings settings = settings_of("tcp");
+    settings.on_waiting = [&](std::span<const int> missing) {
+        if (reports.empty()) is_awaited.set_value();
+        reports.emplace_back(missing.begin(), missing.end());
+    };
+    const auto rank_0 = job.rank(0, settings), rank_1 = job.rank(1), rank_2 = job.rank(2);
+    std::jthread first([&] { rank_0->connect(); });
+    std::jthread second([&] { rank_1->connect(); });
+    is_awaited.get_future().wait();
+    std::jthread third([&] { rank_2->connect(); });
+    first.join();
+    second.join();
+    REQUIRE(reports.size() >= 2);
+    CHECK(std::ranges::find(reports.front(), 2) != reports.front().end());
+    CHECK(reports.back().empty());
+}
+
+TEST_CASE("a rank that connects and does not answer is no stranger") {
+    Job job("tcp", 2);  // the kernel accepts for rank 0, which is stopped
+    MeshSettings settings = settings_of("tcp");
+    settings.start_limit = 300'000'000;
+    const auto rank_1 = job.rank(1, settings);
+    CHECK_THROWS_WITH_AS(rank_1->connect(), doctest::Contains("it does not answer"), Error);
 }
 
 TEST_CASE("over shared memory the death of a rank ends the others with an error that names it") {
