@@ -38,6 +38,7 @@ RATE = 12.5e9  # B/s: EDR InfiniBand, Omni-Path
 CABLE_LATENCY = "100ns"
 MESSAGE = 4 << 20  # bytes; a barrier of about 3 us after each step costs little beside it
 ROUNDS = 3  # events that each builder unit assembles
+FREE_EVENTS = 720  # of all nodes: without barriers rounds differ, and few of them differ by several percent
 LIMIT_S = 3600
 # Pace: all ranks start each step together, after a barrier; or each rank continues without barriers.
 IN_STEP, FREE = "in step", "free"
@@ -62,8 +63,11 @@ class Fabric:
         self.schedule = folder / f"{nodes}.schedule"
         self.schedule.write_text("".join(" ".join(map(str, step)) + "\n" for step in planned))
 
-    def share(self, order: str, pace: str, message: int = MESSAGE, rounds: int = ROUNDS) -> float:
-        """Simulates ``rounds`` events for each builder unit. Returns the payload rate over the cables' rate."""
+    def share(
+        self, order: str, pace: str, message: int = MESSAGE, rounds: int = ROUNDS, flows: bool = False
+    ) -> float:
+        """Simulates ``rounds`` events for each builder unit, in SimGrid or as ``flows``. Returns the payload rate over
+        the cables' rate."""
         chosen = {SHIFT: ["--schedule", "shift"], RANDOM: ["--schedule", "random"]}
         arguments = chosen.get(order) or ["--schedule-file", str(self.schedule)]
         if pace == IN_STEP:
@@ -73,8 +77,9 @@ class Fabric:
             rounds *= 2
         round_s = self.nodes * message / RATE
         arguments += ["--events", str(rounds * self.nodes), "--slice", f"{max(round_s / 4, 0.01):.4f}s"]
-        run = self.folder / f"{self.nodes}-{order}-{pace}".replace(" ", "-")
-        command = [sys.executable, "-m", "assay", "simulate", str(self.platform), "--", "eb"]
+        run = self.folder / f"{self.nodes}-{order}-{pace}-{flows}".replace(" ", "-")
+        command = [sys.executable, "-m", "assay", "simulate", str(self.platform)]
+        command += [*(["--flows"] if flows else []), "--", "eb"]
         command += [*arguments, "--size", str(message), "--no-verify", "--timeout", "3600s", "-o", str(run)]
         done = subprocess.run(
             command, capture_output=True, text=True, env=ENVIRONMENT, timeout=LIMIT_S, check=False

@@ -15,7 +15,7 @@ from assay.events.figures import ALLTOALL, BUILD
 from assay.fabric.routes import free_memory
 from assay.launch.launchers import Launcher
 from assay.launch.placement import HERE, Segment, Site
-from assay.launch.simulator import FLAVOUR as SIMULATED
+from assay.launch.simulator import simulates
 from assay.measure.session import Session
 from assay.records.schema import Scalar
 from assay.records.units import format_size
@@ -52,7 +52,7 @@ class EventRequest:
 
     @property
     def is_simulated(self) -> bool:
-        return self.launcher.flavour == SIMULATED
+        return simulates(self.launcher)
 
     @property
     def silence_s(self) -> float:
