@@ -72,7 +72,7 @@ def shares(scale, folder: Path, nodes: int, order: str, pace: str) -> tuple[floa
     """The share by flows and that of SimGrid. Without barriers the order in which ranks are served at one instant
     decides who waits, so that a few rounds differ by several percent: more are simulated."""
     fabric = scale.Fabric(nodes, folder)
-    rounds = scale.FREE_EVENTS // nodes if pace == scale.FREE else 1
+    rounds = scale.rounds_of(nodes, pace)
     by_flows, by_simgrid = (fabric.share(order, pace, rounds=rounds, flows=flows) for flows in (True, False))
     return by_flows, by_simgrid
 
