@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Event building on a simulated fat tree: `assay eb` over its MPI transport; each rank is an actor of SimGrid.
+"""Event building on a simulated fat tree: `assay eb`, its manager, credits and barriers, in simulated time.
 
-    .venv/bin/python bench/events_scale.py --nodes 18 45 64 128 --plot docs/event-simulation.png
+    .venv/bin/python bench/events_scale.py --nodes 18 36 45 64 128 256 512 --plot docs/event-simulation.png
 
 The fabric has radix-36 switches, 18 nodes on each leaf switch, D-mod-K forwarding tables, and cables of 12.5 GB/s and
 100 ns. Three schedules run in step (--synchronised): a barrel shift, a random order, and the exchange of `assay fabric
 schedule`. Two run without barriers: a barrel shift and a random order. A figure is the share of the cables' rate that
-arrives as payload. The simulator divides a cable's rate evenly among its flows; it does not simulate full buffers.
+arrives as payload.
+
+Messages are flows (`assay simulate --flows`). Up to 64 nodes SimGrid simulates the same too, over the MPI transport,
+with an actor for each rank, and the figure beside it is how far the two differ. Both divide a cable's rate among its
+flows; neither simulates full buffers.
 """
 
 from __future__ import annotations
@@ -14,10 +18,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +45,10 @@ RATE = 12.5e9  # B/s: EDR InfiniBand, Omni-Path
 CABLE_LATENCY = "100ns"
 MESSAGE = 4 << 20  # bytes; a barrier of about 3 us after each step costs little beside it
 ROUNDS = 3  # events that each builder unit assembles
+FREE_EVENTS = 720  # of all nodes, without barriers
+FEW_ROUNDS_NODES = 256  # from here on one round in step: each takes the time of the one before
+SIMGRID_NODES = 64  # simulated in SimGrid too
+FLOWS, SIMGRID = "flows", "SimGrid"
 LIMIT_S = 3600
 # Pace: all ranks start each step together, after a barrier; or each rank continues without barriers.
 IN_STEP, FREE = "in step", "free"
@@ -62,8 +73,11 @@ class Fabric:
         self.schedule = folder / f"{nodes}.schedule"
         self.schedule.write_text("".join(" ".join(map(str, step)) + "\n" for step in planned))
 
-    def share(self, order: str, pace: str, message: int = MESSAGE, rounds: int = ROUNDS) -> float:
-        """Simulates ``rounds`` events for each builder unit. Returns the payload rate over the cables' rate."""
+    def share(
+        self, order: str, pace: str, message: int = MESSAGE, rounds: int = ROUNDS, flows: bool = False
+    ) -> float:
+        """Simulates ``rounds`` events for each builder unit, in SimGrid or as ``flows``. Returns the payload rate over
+        the cables' rate."""
         chosen = {SHIFT: ["--schedule", "shift"], RANDOM: ["--schedule", "random"]}
         arguments = chosen.get(order) or ["--schedule-file", str(self.schedule)]
         if pace == IN_STEP:
@@ -73,8 +87,9 @@ class Fabric:
             rounds *= 2
         round_s = self.nodes * message / RATE
         arguments += ["--events", str(rounds * self.nodes), "--slice", f"{max(round_s / 4, 0.01):.4f}s"]
-        run = self.folder / f"{self.nodes}-{order}-{pace}".replace(" ", "-")
-        command = [sys.executable, "-m", "assay", "simulate", str(self.platform), "--", "eb"]
+        run = self.folder / f"{self.nodes}-{order}-{pace}-{flows}".replace(" ", "-")
+        command = [sys.executable, "-m", "assay", "simulate", str(self.platform)]
+        command += [*(["--flows"] if flows else []), "--", "eb"]
         command += [*arguments, "--size", str(message), "--no-verify", "--timeout", "3600s", "-o", str(run)]
         done = subprocess.run(
             command, capture_output=True, text=True, env=ENVIRONMENT, timeout=LIMIT_S, check=False
@@ -98,14 +113,45 @@ class Fabric:
         return built_bytes / seconds / RATE / self.nodes * off_node_share
 
 
-def measure(fabric: Fabric, order: str, pace: str, rounds: int) -> Point:
-    begun = time.monotonic()
-    share = fabric.share(order, pace, rounds=rounds)
-    seconds = round(time.monotonic() - begun, 1)
-    limit = 0.99 if order == CONFLICT_FREE else None
+def rounds_of(nodes: int, pace: str) -> int:
+    """The rounds of `Fabric.share`. Without barriers rounds differ, and few of them differ by several percent."""
+    in_step = ROUNDS if nodes < FEW_ROUNDS_NODES else 1
+    return in_step if pace == IN_STEP else max(2, FREE_EVENTS // nodes)
+
+
+def measure(fabric: Fabric, order: str, pace: str) -> list[Point]:
+    """The points by flows and, of a size that it can take, by SimGrid."""
     name = f"events.scale.{fabric.nodes}_nodes.{order}_{pace}".replace(" ", "_")
-    figure(name, [share], limit, "higher", peer={"seconds": seconds})
-    return {"nodes": fabric.nodes, "order": order, "pace": pace, "share": round(share, 4), "seconds": seconds}
+    points: list[Point] = []
+    for flows in (True, False) if fabric.nodes <= SIMGRID_NODES and not simulator.unavailable() else (True,):
+        begun = time.monotonic()
+        share = fabric.share(order, pace, rounds=rounds_of(fabric.nodes, pace), flows=flows)
+        seconds = round(time.monotonic() - begun, 1)
+        point: Point = {"nodes": fabric.nodes, "order": order, "pace": pace, "share": round(share, 4)}
+        points.append({**point, "by": FLOWS if flows else SIMGRID, "seconds": seconds})
+    by_flows = float(points[0]["share"])
+    figure(name, [by_flows], 0.99 if order == CONFLICT_FREE else None, "higher", peer=points[0])
+    if len(points) > 1:
+        by_simgrid = float(points[1]["share"])
+        figure(f"{name}.from_simgrid", [abs(by_flows / by_simgrid - 1)], 0.03, "lower", peer=points[1])
+    return points
+
+
+def measure_all(nodes: int, paces: Sequence[str]) -> list[Point]:
+    """All series at one size, two at a time; the last figure is the processor time that they took."""
+    with tempfile.TemporaryDirectory(prefix="assay-scale-") as folder, ThreadPoolExecutor(2) as pool:
+        before = processor_seconds()
+        fabric = Fabric(nodes, Path(folder))
+        chosen = [series for series in SERIES if series[1] in paces]
+        points = [p for part in pool.map(lambda series: measure(fabric, *series), chosen) for p in part]
+    # Ten minutes of two processors, for each size up to that of the design: 512 nodes.
+    figure(f"events.scale.{nodes}_nodes.processor_time", [processor_seconds() - before], 1200, "lower", "s")
+    return points
+
+
+def processor_seconds() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def draw(points: list[Point], target: Path) -> None:
@@ -117,14 +163,20 @@ def draw(points: list[Point], target: Path) -> None:
 
     picture, axes = pyplot.subplots(figsize=(10, 4.5))
     for order, pace in SERIES:
-        chosen = sorted(
-            (int(p["nodes"]), 100 * float(p["share"]))
-            for p in points
-            if (p["order"], p["pace"]) == (order, pace)
-        )
+        by = {
+            by: sorted(
+                (int(p["nodes"]), 100 * float(p["share"]))
+                for p in points
+                if (p["order"], p["pace"], p["by"]) == (order, pace, by)
+            )
+            for by in (FLOWS, SIMGRID)
+        }
         line = "o-" if pace == IN_STEP else "s--"
-        if chosen:
-            axes.plot(*zip(*chosen, strict=True), line, label=f"{order}, {pace}")
+        if by[FLOWS]:
+            (drawn,) = axes.plot(*zip(*by[FLOWS], strict=True), line, label=f"{order}, {pace}")
+            if by[SIMGRID]:
+                axes.plot(*zip(*by[SIMGRID], strict=True), "x", color=drawn.get_color(), markersize=9)
+    axes.plot([], [], "kx", label="the same in SimGrid")
     axes.set_xscale("log", base=2)
     axes.set_xticks(sorted({int(point["nodes"]) for point in points}))
     axes.get_xaxis().set_major_formatter(ScalarFormatter())
@@ -143,8 +195,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--nodes", type=int, nargs="+", default=[45])
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"events of each node (default: {ROUNDS})")
+    parser.add_argument("--nodes", type=int, nargs="+", default=[45, 512])
     parser.add_argument("--in-step-only", action="store_true")
     parser.add_argument(
         "--points", type=Path, help="keep the figures here, and draw those of earlier calls too"
@@ -152,20 +203,14 @@ def main() -> int:
     parser.add_argument("--plot", type=Path, help="write the plot to this PNG file")
     args = parser.parse_args()
     if simulator.unavailable():
-        waived("events.scale.", str(simulator.unavailable()))
-        return 0
+        waived("events.scale.45_nodes.from_simgrid", str(simulator.unavailable()))
     points: list[Point] = []
     if args.points and args.points.exists():
         points = [json.loads(line) for line in args.points.read_text().splitlines()]
     for nodes in args.nodes:
-        with tempfile.TemporaryDirectory(prefix="assay-scale-") as folder:
-            fabric = Fabric(nodes, Path(folder))
-            for order, pace in SERIES:
-                if args.in_step_only and pace != IN_STEP:
-                    continue
-                points.append(measure(fabric, order, pace, args.rounds))
-                if args.points:
-                    args.points.write_text("".join(json.dumps(p) + "\n" for p in points))
+        points += measure_all(nodes, [IN_STEP] if args.in_step_only else [IN_STEP, FREE])
+        if args.points:
+            args.points.write_text("".join(json.dumps(p) + "\n" for p in points))
     if args.plot:
         draw(points, args.plot)
     return 0

@@ -280,12 +280,20 @@ void Coordinator::show_progress(Nanoseconds time) {
         share = static_cast<double>(total.events()) / static_cast<double>(settings_.events);
     if (settings_.duration > 0) share = std::max(share, elapsed / seconds(settings_.duration));
     share = std::min(share, 1.0);
-    const double rate = results_.last_rate();
-    sink_.progress(share,
-                   fmt::format("{} events built{}", total.events_built,
-                               rate > 0 ? fmt::format(", {:.2f} GB/s", rate * 1e-9) : ""),
-                   share > 0 ? elapsed / share - elapsed : -1);
+    sink_.progress(share, describe_progress(), share > 0 ? elapsed / share - elapsed : -1);
     last_shown_ = time;
+}
+
+// "1204 events built, 9.70 GB/s, least n3 2.10 GB/s, 12 open, 1 lost"
+std::string Coordinator::describe_progress() const {
+    std::string text = fmt::format("{} events built", manager_.ledger().total().events_built);
+    if (results_.last_rate() > 0)
+        text += fmt::format(", {:.2f} GB/s, least {} {:.2f} GB/s", results_.last_rate() * 1e-9,
+                            results_.label(results_.last_slowest().rank),
+                            results_.last_slowest().rate * 1e-9);
+    text += fmt::format(", {} open", manager_.ledger().open_groups());
+    if (results_.lost() > 0) text += fmt::format(", {} lost", results_.lost());
+    return text;
 }
 
 void Coordinator::advance(Nanoseconds time) {

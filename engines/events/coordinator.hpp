@@ -73,6 +73,7 @@ private:
     void broadcast(Bytes message);
     std::vector<int> member_ranks() const;
     void show_progress(Nanoseconds time);
+    std::string describe_progress() const;
 
     RankContext& context_;
     const Settings& settings_;

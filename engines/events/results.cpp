@@ -80,8 +80,9 @@ void Results::write_slice(const Slice& slice) {
             builders.emplace_back(bytes, rank);
     if (!builders.empty()) {
         const auto [bytes, rank] = *std::ranges::min_element(builders);
+        last_slowest_ = {rank, static_cast<double>(bytes) / span};
         sink_.measurement(slices, "rank_throughput", {.host = label(rank)}, params,
-                          single_summary(static_cast<double>(bytes) / span));
+                          single_summary(last_slowest_.rate));
     }
     if (!full) return;
     if (slices_++ % keep_every_ != 0) return;

@@ -29,6 +29,13 @@ public:
     void write_no_resume(int rank);
     // B/s of the last slice; 0 if none has ended.
     double last_rate() const { return last_rate_; }
+    // The builder unit that received least from others in the last slice.
+    struct Slowest {
+        int rank = 0;
+        double rate = 0;  // B/s
+    };
+    const Slowest& last_slowest() const { return last_slowest_; }
+    std::size_t lost() const { return lost_.size(); }
     // The totals. Throws Error if the ledger does not balance.
     void write(const EventManager& manager, const Slices& slices);
 
@@ -47,6 +54,7 @@ private:
     double first_rate_ = 0, first_network_rate_ = 0;  // of the last slice that ended early
     Histogram decisions_;
     double last_rate_ = 0;
+    Slowest last_slowest_;
     std::size_t corruption_records_ = 0;
     std::vector<int> lost_, returned_;
 };

@@ -17,6 +17,12 @@
 
 namespace assay {
 
+// Messages received in the order of arrival: those with tags from first_any_source on. They are of
+// two classes, small messages and payloads, each with requests of its own.
+inline constexpr int first_any_source = 16, first_payload = 32, end_any_source = 16384;  // tags
+inline constexpr std::size_t small_requests = 4, payload_requests = 12;
+inline constexpr bool is_small_message(int tag) { return tag < first_payload; }
+
 class Arrivals {
 public:
     // `max_requests`: MPI requests that are posted at a time.

@@ -81,9 +81,7 @@ public:
 
 private:
     static constexpr std::size_t small = 0, payload = 1;
-    static constexpr std::size_t max_small_bytes = 256 << 10, small_requests = 4,
-                                 payload_requests = 12;
-    static constexpr int first_any_source = 16, first_payload = 32, end_any_source = 16384;  // tags
+    static constexpr std::size_t max_small_bytes = 256 << 10;
     // The owner of a payload's request. That of a small message's request is this less 1 and the
     // index in small_.
     static constexpr int from_any_source = -1;
@@ -104,7 +102,7 @@ private:
     static bool is_from_any_source(int tag) {
         return tag >= first_any_source && tag < end_any_source;
     }
-    static std::size_t class_of(int tag) { return tag < first_payload ? small : payload; }
+    static std::size_t class_of(int tag) { return is_small_message(tag) ? small : payload; }
 
     Ticket take_ticket() {
         if (free_.empty()) return next_++;

@@ -1,5 +1,6 @@
 // for_each_rank() of executables without MPI. If ASSAY_TRANSPORT is set, the process is one rank of
-// a job, as these variables describe it. Else its ranks are threads of the null transport.
+// a job, as these variables describe it. If ASSAY_FLOWS is set, its ranks are simulated on the
+// network of that file (transport/flows). Else they are threads of the null transport.
 //
 //   ASSAY_TRANSPORT     tcp, udp, or ofi:PROVIDER of libfabric
 //   ASSAY_RANK, ASSAY_RANKS
@@ -25,6 +26,7 @@
 #include "transport/check.hpp"
 #include "transport/direct/peer_transport.hpp"
 #include "transport/direct/rendezvous.hpp"
+#include "transport/flows/flows.hpp"
 #include "transport/null.hpp"
 #include "transport/ofi/ofi.hpp"
 #include "transport/tcp/tcp.hpp"
@@ -125,6 +127,7 @@ void run_rank(const std::string& name, const std::function<void(Transport&)>& bo
 
 void for_each_rank(int&, char**&, const std::function<void(Transport&)>& body) {
     if (const char* name = std::getenv("ASSAY_TRANSPORT")) run_rank(name, body);
+    else if (const char* network = std::getenv("ASSAY_FLOWS")) for_each_flow_rank(network, body);
     else for_each_null_rank(body);
 }
 

@@ -15,7 +15,9 @@ from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
 from assay.commands.specifications import specifications
 from assay.errors import UserError
-from assay.launch import simulator
+from assay.fabric.platform import CONFIGURATION
+from assay.launch import flows, simulator
+from assay.launch.flows import Flows, write_network
 from assay.launch.placement import HERE
 from assay.launch.platforms import computing, platform_hosts
 from assay.launch.simulator import Simulator, pass_messages
@@ -71,13 +73,20 @@ class Simulate:
             metavar="KEY:VALUE",
             help="an option of SimGrid, for a program; repeatable",
         )
+        parser.add_argument(
+            "--flows",
+            action="store_true",
+            help="eb on a platform of 'assay fabric platform', without SimGrid: for hundreds of hosts",
+        )
         add_option(parser, "-v --verbose")
 
     def run(self, args: argparse.Namespace) -> int:
         arguments = args.program
         if not arguments:
             raise UserError("what is to be simulated?", "after --: net, saturate, eb, or an MPI program")
-        reason = simulator.unavailable()
+        if args.flows and arguments[0] != "eb":
+            raise UserError(f"--flows with {arguments[0]}", "flows simulate eb alone; leave out --flows")
+        reason = flows.unavailable() if args.flows else simulator.unavailable()
         if reason:
             raise UserError(f"nothing can be simulated here: {reason}")
         with tempfile.TemporaryDirectory(prefix="assay-simulate-") as folder:
@@ -85,6 +94,10 @@ class Simulate:
             hosts = platform_hosts(platform)[: args.nodes]
             if len(hosts) < 2:
                 raise UserError("one host alone has no network", "simulate two hosts at least")
+            if args.flows:
+                network = Path(folder) / "network"
+                write_network(platform, hosts, CONFIGURATION, network)
+                return _simulate_eb(args, arguments[1:], Flows(network), hosts)
             launcher = Simulator(platform, Path(folder))
             if arguments[0] == "net":
                 return _simulate_net(args, arguments[1:], launcher, hosts)
@@ -136,9 +149,11 @@ def _simulate_saturate(
 
 
 def _simulate_eb(
-    args: argparse.Namespace, arguments: list[str], launcher: Simulator, hosts: list[str]
+    args: argparse.Namespace, arguments: list[str], launcher: Simulator | Flows, hosts: list[str]
 ) -> int:
     parsed = _parse_options(eb.Eb(), arguments, args)
+    if args.flows and (parsed.processes or 1) > 1:
+        raise UserError("--processes with --flows", "a host has one rank there; leave one of them out")
     if parsed.eb_command is not None:
         raise UserError(f"eb {parsed.eb_command} with a simulation", "give eb alone")
     if parsed.hosts or parsed.hosts_file or parsed.ranks or parsed.transport:

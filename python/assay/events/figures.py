@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from assay.records.schema import AnyRecord, Measurement, Scalar
+from assay.records.series import SLICES
 from assay.records.units import format_size
 
-BUILD, SLICES, ALLTOALL, TUNE = "events.build", "events.slices", "events.alltoall", "events.tune"
+BUILD, ALLTOALL, TUNE = "events.build", "events.alltoall", "events.tune"
 # Parameters that differ between records of one ``Building``; all others identify it.
 RECORD_PARAMS = {"direction", "lost", "returned", "stayed", "waiting_for"}
 RANK_METRICS = ("rank_throughput", "backpressure")

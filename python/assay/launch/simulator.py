@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay.launch.engines import flavours
+from assay.launch.flows import Flows
+from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
 
 FLAVOUR = "smpi"
@@ -37,6 +39,11 @@ def unavailable() -> str | None:
     if FLAVOUR not in flavours():
         return "no engine is built for SimGrid (Debian: apt-get install libsimgrid-dev, then make setup)"
     return None
+
+
+def simulates(launcher: Launcher) -> bool:
+    """Whether its ranks are simulated: their times are not this machine's."""
+    return launcher.name in (Simulator.name, Flows.name)
 
 
 class Simulator:

@@ -14,7 +14,7 @@ from assay.errors import UserError
 from assay.events.figures import ALLTOALL, BUILD
 from assay.launch.launchers import Launcher
 from assay.launch.placement import HERE, Segment, Site
-from assay.launch.simulator import FLAVOUR as SIMULATED
+from assay.launch.simulator import simulates
 from assay.measure.session import Session
 from assay.records.memory import available_memory
 from assay.records.schema import Scalar
@@ -52,7 +52,7 @@ class EventRequest:
 
     @property
     def is_simulated(self) -> bool:
-        return self.launcher.flavour == SIMULATED
+        return simulates(self.launcher)
 
     @property
     def silence_s(self) -> float:

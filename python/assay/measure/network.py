@@ -22,7 +22,7 @@ from assay.explain.suspect import Suspect
 from assay.lab.traffic import planted_rate
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
-from assay.launch.simulator import FLAVOUR as SIMULATED
+from assay.launch.simulator import simulates
 from assay.measure.adapters import binding
 from assay.measure.saturation import SaturationRequest, measure_rounds
 from assay.measure.session import SIMULATED_START_S, Session
@@ -109,14 +109,14 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     """Measures the sweep; when it finished, each direction alone; and retests suspects, if there are any."""
     segments = request.segments()
     budget = float(request.params.get("budget", 0))
-    time_budget = TimeBudget(0.0 if request.launcher.flavour == SIMULATED else budget)
+    time_budget = TimeBudget(0.0 if simulates(request.launcher) else budget)
     common: dict[str, Scalar] = {"timeout": request.timeout}
     if request.site.lab:
         common["yield_us"] = 0  # lab hosts share this machine's cores
     endpoints = len(request.servers) * max(1, len(request.adapters))
     roles: dict[str, Scalar] = {"servers": endpoints} if request.servers else {}
     silence = request.timeout + SILENCE_MARGIN_S
-    if request.launcher.flavour == SIMULATED:
+    if simulates(request.launcher):
         silence = max(silence, SIMULATED_START_S)
 
     def measure(name: str, params: dict[str, Scalar]) -> bool:
@@ -136,7 +136,7 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     if not matrix.value.size:
         return  # ranks of one host
     size = min(int(size) for _, _, size in matrix.layers)
-    if request.launcher.flavour != SIMULATED and not measure(
+    if not simulates(request.launcher) and not measure(
         "network.one_way",
         {
             **roles,
@@ -211,7 +211,7 @@ def _measure_groups(
 ) -> None:
     """Measures groups of concurrent flows, one group after the other, until the next one could not end within the
     budget."""
-    group_seconds = SIMULATED_S if request.launcher.flavour == SIMULATED else GROUP_S
+    group_seconds = SIMULATED_S if simulates(request.launcher) else GROUP_S
     if time_budget.budget:
         time_for_all = max(0.0, time_budget.left() - time_budget.launch)
         group_seconds = min(GROUP_S, max(SHORTEST_GROUP_S, time_for_all / GROUP_OVERRUN / len(groups)))

@@ -25,7 +25,7 @@ from assay.launch.engines import describe, probe
 from assay.launch.identity import HostRenamer
 from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import REMOTE, Segment, Site
-from assay.launch.simulator import FLAVOUR as SIMULATED
+from assay.launch.simulator import simulates
 from assay.launch.supervise import EngineProcess, EngineResult, Limits, run_engine
 from assay.measure.show_progress import shown_progress
 from assay.profile.profiles import Profiles
@@ -456,7 +456,7 @@ def _engine_process(
     engine = probe(launcher.flavour if flavour is None else flavour)
     argv = launcher.command(site, segments, [str(engine), "run", measurement, *option_arguments(params)])
     hosts = [host for segment in segments for host in segment.hosts]
-    here = site.name != REMOTE.name and launcher.flavour != SIMULATED
+    here = site.name != REMOTE.name and not simulates(launcher)
     return EngineProcess(
         argv, launcher.environment(site), [] if site.name == "here" else hosts, timed_here=here
     )

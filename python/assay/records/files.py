@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,13 +49,13 @@ def open_appended(path: Path) -> BinaryIO:
     raise OSError(errno.EINVAL, "is a link or no regular file", str(path))
 
 
-def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
+def replace_file(path: Path, content: bytes | Iterable[bytes], mode: int = 0o666) -> None:
     """Writes the whole file or nothing: ``mode`` is that of the new file, less the umask. Raises OSError."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with open_new(part, mode) as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
         part.replace(path)
-    except OSError:
+    except BaseException:
         part.unlink(missing_ok=True)
         raise

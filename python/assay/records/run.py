@@ -4,6 +4,8 @@
     records.jsonl   one record per line, append-only, flushed line by line
     pairs-N.*       the cells of a pair matrix of many hosts (record N, ``Matrix``)
 
+Of the slices of time of a long run, a bounded number is kept in memory (``series.py``).
+
 A killed run keeps every complete line; an incomplete last line is dropped on reading. Its ``run.json`` still says
 "running", which is read as "partial".
 """
@@ -14,7 +16,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -41,6 +43,7 @@ from assay.records.schema import (
     decode_run_info,
     encode,
 )
+from assay.records.series import KeptRecords
 from assay.records.storage import SPEEDUP
 
 if TYPE_CHECKING:
@@ -60,19 +63,30 @@ def as_text(argument: str) -> str:
 class Run:
     """A run directory: ``create`` makes one, ``load`` reads one."""
 
-    def __init__(self, path: Path, info: RunInfo, records: list[AnyRecord]) -> None:
+    def __init__(self, path: Path, info: RunInfo, records: Iterable[AnyRecord]) -> None:
         self.path = path
         self.info = info
-        self.records = records
+        self._kept = KeptRecords()
+        self._last_id = 0
+        for record in records:
+            self._keep(record)
         self._file: IO[bytes] | None = None
         self._rows: RowCollector | None = None
-        self._contexts = {_fingerprint(r) for r in records if isinstance(r, Context)}
-        matrices = [r for r in records if isinstance(r, Matrix)]
+        self._contexts = {_fingerprint(r) for r in self.records if isinstance(r, Context)}
+        matrices = [r for r in self.records if isinstance(r, Matrix)]
         if matrices:
             from assay.records.matrices import set_folder  # imports numpy, which most commands do without
 
             for matrix in matrices:
                 set_folder(matrix, path)
+
+    @property
+    def records(self) -> list[AnyRecord]:
+        return self._kept.records
+
+    def _keep(self, record: AnyRecord) -> None:
+        self._kept.append(record)
+        self._last_id = record.id
 
     @classmethod
     def create(cls, verb: str, command: list[str], parent: Path = RUNS, path: Path | None = None) -> Run:
@@ -116,7 +130,7 @@ class Run:
             )
         if info.state == "running":
             info.state, info.reason = "partial", info.reason or "the run was killed"
-        return cls(folder, info, list(read_records(folder / "records.jsonl")))
+        return cls(folder, info, read_records(folder / "records.jsonl"))
 
     def check_owner(self) -> None:
         """Raises UserError if another user could have written the command of this run."""
@@ -137,22 +151,26 @@ class Run:
         run = cls.load(path)
         if run.info.state == "complete":
             raise UserError(f"{run.path} is complete: there is nothing to resume", "start a new run")
-        run.records = [r for r in run.records if not _is_provisional(r, run.info.completed)]
-        run._rewrite()
+        run._rewrite(lambda record: not _is_provisional(record, run.info.completed))
         run.info.state, run.info.reason, run.info.ended, run.info.outcome = "running", "", None, None
         run.save()
         return run
 
     def withdraw(self, chosen: Callable[[AnyRecord], bool]) -> None:
         """Removes the chosen conclusions, so that they can be derived again. Measurements stay."""
-        self.records = [r for r in self.records if not (isinstance(r, CONCLUSIONS) and chosen(r))]
-        self._rewrite()
+        self._rewrite(lambda record: not (isinstance(record, CONCLUSIONS) and chosen(record)))
 
-    def _rewrite(self) -> None:
+    def _rewrite(self, stays: Callable[[AnyRecord], bool]) -> None:
+        """Removes the other records from the file and from memory."""
         if self._file is not None:  # else it would write to the replaced file
             self._file.close()
             self._file = None
-        replace_file(self.path / "records.jsonl", b"".join(encode(r) + b"\n" for r in self.records))
+        file = self.path / "records.jsonl"
+        replace_file(file, (encode(record) + b"\n" for record in read_records(file) if stays(record)))
+        known = {record.id: record for record in self.records}
+        self._kept, self._last_id = KeptRecords(), 0
+        for record in read_records(file):
+            self._keep(known.get(record.id, record))
 
     def append(self, record: AnyRecord) -> AnyRecord:
         """Assigns the record's id, writes it and flushes. An equal ``Context`` is kept once.
@@ -183,7 +201,7 @@ class Run:
             self._write(self._rows.write(self._next_id()))
 
     def _next_id(self) -> int:
-        return self.records[-1].id + 1 if self.records else 1
+        return self._last_id + 1
 
     def _write(self, record: AnyRecord) -> AnyRecord:
         record.id = self._next_id()
@@ -191,7 +209,7 @@ class Run:
             self._file = open_appended(self.path / "records.jsonl")  # open as long as the run
         self._file.write(encode(record) + b"\n")
         self._file.flush()
-        self.records.append(record)
+        self._keep(record)
         return record
 
     def save(self) -> None:

@@ -52,6 +52,27 @@ TEST_CASE("each protocol, schedule and division of units builds every event") {
             }
 }
 
+TEST_CASE(
+    "progress names the builder unit that receives least, the open events and the lost ranks") {
+    Faults faults = links_of_1_gb_per_s();
+    faults.rate = 100e6;
+    faults.receive[2] = 20e6;
+    faults.deaths = {{.rank = 3, .kill_time = 2'500'000'000}};
+    const EventBuilderRun run(4, faults,
+                              {"--fragment", "1MiB", "--slice", "0.5", "--duration", "4"});
+    std::vector<std::string> lines;
+    for (const Json& record : run.records)
+        if (record["kind"] == "progress") lines.push_back(record["label"]);
+    const auto shown = [&](const std::string& first, const std::string& second) {
+        return std::ranges::any_of(lines, [&](const std::string& line) {
+            return line.find(first) != std::string::npos && line.find(second) != std::string::npos;
+        });
+    };
+    CHECK(shown(":2 0.0", " open"));  // GB/s
+    CHECK_FALSE(shown(":1 0.0", "least"));
+    CHECK(shown("least", "1 lost"));
+}
+
 TEST_CASE("synchronised steps, filter units and real time build every event") {
     check_clean(EventBuilderRun(4, links_of_1_gb_per_s(),
                                 options_with({"--events", "100", "--synchronised"})),

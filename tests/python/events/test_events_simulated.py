@@ -37,18 +37,26 @@ def test_a_schedule_file_of_assay_fabric_builds_every_event(tmp_path: Path) -> N
         assert building.count("events_incomplete") == building.count("fragments_duplicate") == 0
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
-def test_the_simulated_share_follows_from_the_routes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+WITHOUT_SIMGRID = pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
+
+
+@pytest.fixture
+def scale(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     import events_scale
 
-    fabric = events_scale.Fabric(NODES, tmp_path, RADIX)
-    conflict_free = fabric.share(
-        events_scale.CONFLICT_FREE, events_scale.IN_STEP, MESSAGE, rounds=EVENTS_PER_BUILDER
+    yield events_scale
+    sys.modules.pop("events_scale", None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flows", [pytest.param(False, marks=WITHOUT_SIMGRID), True])
+def test_the_simulated_share_follows_from_the_routes(scale, tmp_path: Path, flows: bool) -> None:
+    fabric = scale.Fabric(NODES, tmp_path, RADIX)
+    conflict_free, shift = (
+        fabric.share(order, scale.IN_STEP, MESSAGE, EVENTS_PER_BUILDER, flows)
+        for order in (scale.CONFLICT_FREE, scale.SHIFT)
     )
-    shift = fabric.share(events_scale.SHIFT, events_scale.IN_STEP, MESSAGE, rounds=EVENTS_PER_BUILDER)
-    sys.modules.pop("events_scale")
     described = synthetic.build(synthetic.parse(f"radix={RADIX},nodes={NODES}"))
     routes = Routes(described, tables.compute(described, "d-mod-k"))
     shift_conflicts = analyse(routes, schedules.find("shift", NODES), np.arange(NODES))
@@ -58,3 +66,45 @@ def test_the_simulated_share_follows_from_the_routes(tmp_path: Path, monkeypatch
     assert expected < 0.8
     assert conflict_free == pytest.approx(1, abs=0.05)
     assert shift == pytest.approx(expected, rel=0.05)
+
+
+def shares(scale, folder: Path, nodes: int, order: str, pace: str) -> tuple[float, float]:
+    """The share by flows and that of SimGrid. Without barriers the order in which ranks are served at one instant
+    decides who waits, so that a few rounds differ by several percent: more are simulated."""
+    fabric = scale.Fabric(nodes, folder)
+    rounds = scale.rounds_of(nodes, pace)
+    by_flows, by_simgrid = (fabric.share(order, pace, rounds=rounds, flows=flows) for flows in (True, False))
+    return by_flows, by_simgrid
+
+
+@pytest.mark.slow
+@WITHOUT_SIMGRID
+@pytest.mark.parametrize(
+    ("order", "pace"), [("planned", "in step"), ("random", "in step"), ("random", "free")]
+)
+def test_flows_agree_with_simgrid_within_3_percent(scale, tmp_path: Path, order: str, pace: str) -> None:
+    by_flows, by_simgrid = shares(scale, tmp_path, 18, order, pace)
+    assert by_flows == pytest.approx(by_simgrid, rel=0.03)
+
+
+@pytest.mark.acceptance("events")
+@WITHOUT_SIMGRID
+@pytest.mark.parametrize("nodes", [45, 64])
+@pytest.mark.parametrize("series", range(5))
+def test_flows_agree_with_simgrid_at_scale(scale, tmp_path: Path, nodes: int, series: int) -> None:
+    by_flows, by_simgrid = shares(scale, tmp_path, nodes, *scale.SERIES[series])
+    assert by_flows == pytest.approx(by_simgrid, rel=0.03)
+
+
+def test_flows_build_every_event_with_either_protocol(tmp_path: Path) -> None:
+    platform = tmp_path / "fabric.xml"
+    fabric = f"radix={RADIX},nodes={NODES}"
+    assert main(["fabric", "platform", "--fat-tree", fabric, "--platform", str(platform)]) == 0
+    for protocol in ("push", "pull"):
+        run = tmp_path / protocol
+        command = ["simulate", str(platform), "--flows", "--", "eb", "--protocol", protocol, "--events", "40"]
+        assert main([*command, "--size", "64KiB", "-o", str(run)]) == 0
+        (building,) = buildings(Run.load(run).records)
+        assert building.count("events_built") == 40 and building.count("fragments_built") == 40 * NODES
+        hosts = {record.subject.host for record in building.ranks}
+        assert hosts == {f"node{number}" for number in range(NODES)}

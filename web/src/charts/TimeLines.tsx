@@ -102,7 +102,7 @@ function options(unit: string, lines: TimeLine[], marks: TimeMark[]): EChartsCor
       color: colour(`series-${k % SERIES}`),
       showSymbol: false,
       step: "end",
-      sampling: "max",
+      sampling: "minmax", // of the points of a pixel the lowest too: a dip of an instant is seen
       lineStyle: { width: 1.5, type: k < SERIES ? "solid" : "dashed" },
       ...(line.filled ? { areaStyle: { opacity: 0.18 } } : {}),
     })),

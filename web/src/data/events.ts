@@ -34,13 +34,22 @@ export interface Dip {
   host: string;
 }
 
+/** The loss of a host, in the slice of time that follows `at`. */
+export interface Death {
+  at: number; // s
+  to: number; // the end of the next slice
+  host: string;
+}
+
 export interface Building {
   key: string;
   label: string;
+  slices: number; // of the run: the record of a long one has all, the page a part
   rates: Point[]; // B/s of all, by the end of each slice in s
   slowest: Point[]; // B/s of the rank that received the least
   latency: Point[]; // median, s
   dips: Dip[];
+  deaths: Death[];
   ledger: { name: string; count: number }[];
 }
 
@@ -66,6 +75,7 @@ export function buildings(
       const span = { building: pending, from, to: from + Number(record.params?.["span"]) };
       spans.set(record.id ?? 0, span);
       waiting.push(span);
+      for (const death of pending.deaths) if (death.to === death.at) death.to = span.to;
       pointsOfMetric(pending, record.metric)?.push([span.to, value]);
     } else if (record.name === BUILD) {
       const key = keyOf(record);
@@ -74,16 +84,22 @@ export function buildings(
       if (LEDGER[record.metric])
         building.ledger.push({ name: LEDGER[record.metric]!, count: value });
       // The engine writes deaths between slices of the same building.
+      if (record.metric === "resume") {
+        const at = waiting.at(-1)?.to ?? 0;
+        pending.deaths.push({ at, to: at, host: String(record.params?.["lost"] ?? "") });
+      }
       if (record.metric !== "resume" && waiting.length > 0) {
         for (const span of waiting) span.building = building;
         building.rates.push(...pending.rates);
         building.slowest.push(...pending.slowest);
         building.latency.push(...pending.latency);
+        building.deaths.push(...pending.deaths);
         [pending, waiting] = [emptyBuilding("", {}), []];
       }
     }
   }
   if (waiting.length > 0) byParams.set("", pending);
+  for (const building of byParams.values()) building.slices = sliceCount(building, spans);
   for (const building of byParams.values())
     for (const points of [building.rates, building.slowest, building.latency])
       points.sort((a, b) => a[0] - b[0]);
@@ -97,13 +113,24 @@ interface Span {
   to: number;
 }
 
+/** The slices from the start of a building to its end. All are equally long, but for the last one. */
+function sliceCount(building: Building, spans: Map<number, Span>): number {
+  let [end, length] = [0, 0];
+  for (const span of spans.values())
+    if (span.building === building)
+      [end, length] = [Math.max(end, span.to), Math.max(length, span.to - span.from)];
+  return length > 0 ? Math.ceil(end / length - 0.01) : 0;
+}
+
 const emptyBuilding = (key: string, params: Params): Building => ({
   key,
   label: labelOf(params),
+  slices: 0,
   rates: [],
   slowest: [],
   latency: [],
   dips: [],
+  deaths: [],
   ledger: [],
 });
 

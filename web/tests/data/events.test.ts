@@ -81,6 +81,20 @@ test("records with other parameters make another building; records of ranks and 
   expect(result.map(({ rates }) => rates.length)).toEqual([2, 1]);
 });
 
+test("a death lies in the slice that follows, and slices that were left out are counted", () => {
+  const records = [
+    slice(1, 10),
+    slice(7, 10),
+    figure("events.build", "resume", 0.1, { lost: "h3" }),
+    slice(9, 10),
+    figure("events.slices", "throughput", 10, { t: 9, span: 0.3 }), // the last one
+    total(),
+  ];
+  const building = buildings(records, [])[0]!;
+  expect(building.deaths).toEqual([{ at: 7, to: 9, host: "h3" }]);
+  expect([building.rates.length, building.slices]).toEqual([4, 10]);
+});
+
 test("slices of an interrupted run are shown", () => {
   expect(buildings([slice(1, 10), slice(2, 10)], [])[0]!.rates).toHaveLength(2);
 });

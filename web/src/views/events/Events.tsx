@@ -48,8 +48,18 @@ export function Events({ measurements, findings }: Props) {
   );
 }
 
+/** How many slices of time are drawn; of a long run also how many there were. */
+function slicesOf({ rates, slices }: Building): string {
+  if (slices <= rates.length + 1) return `${rates.length} slices of time`;
+  return `${rates.length} of ${slices} slices of time, the lowest and the highest of each stretch`;
+}
+
 function BuildingView({ building }: { building: Building }) {
-  const { rates, slowest, latency, dips, ledger } = building;
+  const { rates, slowest, latency, dips, deaths, ledger } = building;
+  const marks = [
+    ...dips.map(({ from, to, host }) => ({ from, to, name: host || "all alike" })),
+    ...deaths.map(({ at, to, host }) => ({ from: at, to, name: `${host} lost` })),
+  ];
   const lowest = rates.length > 0 ? Math.min(...rates.map(([, rate]) => rate)) : undefined;
   return (
     <>
@@ -57,13 +67,13 @@ function BuildingView({ building }: { building: Building }) {
         <div class="charts">
           <TimeLines
             title={`Throughput over time: ${building.label}`}
-            label={`Throughput of all ranks in ${rates.length} slices of time, lowest ${quantity(lowest, "B/s")}; ${dips.length} ${dips.length === 1 ? "dip" : "dips"}.`}
+            label={`Throughput of all ranks in ${slicesOf(building)}, lowest ${quantity(lowest, "B/s")}; ${deaths.length > 0 ? `${deaths.length} lost; ` : ""}${dips.length} ${dips.length === 1 ? "dip" : "dips"}.`}
             unit="B/s"
             lines={[
               { name: "all ranks", points: rates, filled: true },
               { name: "rank that received least", points: slowest, hidden: true },
             ]}
-            marks={dips.map(({ from, to, host }) => ({ from, to, name: host || "all alike" }))}
+            marks={marks}
           />
           {latency.length > 1 && (
             <TimeLines
