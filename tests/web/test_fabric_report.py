@@ -49,6 +49,15 @@ def test_the_worst_step_is_shown_first(open_report: Open, conflicts: Path) -> No
     assert line_counts[2] == 9 and sum(line_counts.values()) == 3 * 18
 
 
+def test_many_shared_links_scroll_in_a_box_and_fit_a_narrow_screen(open_report: Open, tmp_path: Path) -> None:
+    page = open_report(make_report(tmp_path, "--fat-tree", "radix=12,nodes=72", "--schedule", "random"))
+    page.set_viewport_size({"width": 400, "height": 800})
+    assert page.locator("#fabric table.pairs tbody tr").count() > 20
+    box = page.locator("#fabric .table-box", has=page.locator("table.pairs")).bounding_box()
+    assert box is not None and box["height"] <= 562
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+
+
 def test_choosing_another_step_and_a_cable_shows_its_pairs(open_report: Open, conflicts: Path) -> None:
     page = open_report(conflicts)
     fabric = page.locator("#fabric")

@@ -3,16 +3,14 @@
 // and each fence, a model (power_model.hpp) computes what a power failure at that moment would
 // leave; the test recovers that store and compares the files. ASSAY_TEST_SEED=N repeats one seed.
 #include <doctest/doctest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "power_model.hpp"
+#include "power_store.hpp"
 #include "storage/store/drain.hpp"
 #include "storage/store/file_handles.hpp"
 #include "storage/store/file_table.hpp"
@@ -20,80 +18,8 @@
 #include "storage/store/writer.hpp"
 
 using namespace assay::storage;
-namespace fs = std::filesystem;
 
 namespace {
-
-constexpr std::uint32_t ranks = 2;
-constexpr std::uint32_t modelled_slots = 4;
-constexpr std::size_t word = sizeof(std::uint64_t);
-
-// A temporary folder, in which stores count as persistent memory.
-struct Folder {
-    fs::path path = fs::path("/dev/shm") / ("assay-power-test-" + std::to_string(getpid()));
-    Folder() {
-        fs::create_directories(path);
-        model_persistent_memory(true);
-    }
-    ~Folder() {
-        model_persistent_memory(false);
-        fs::remove_all(path);
-    }
-};
-
-// The store that a power failure leaves, in a file of the same size.
-class CrashedStore {
-public:
-    CrashedStore(std::string path, std::size_t bytes) : path_(std::move(path)), bytes_(bytes) {
-        std::ofstream{path_};
-        fs::resize_file(path_, bytes_);
-        const auto fd = fopen(path_.c_str(), "r+");
-        map_ = static_cast<char*>(
-            mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fileno(fd), 0));
-        fclose(fd);
-    }
-    ~CrashedStore() { munmap(map_, bytes_); }
-    CrashedStore(const CrashedStore&) = delete;
-    CrashedStore& operator=(const CrashedStore&) = delete;
-    char* map() const { return map_; }
-    // The store as the machine finds it after the next boot. Null: it is not a valid store.
-    std::unique_ptr<Store> attach() const {
-        Failure failure;
-        auto store = Store::attach(path_, false, failure);
-        if (store) std::strcpy(store->superblock().boot, "the boot after the power failure");
-        return store;
-    }
-
-private:
-    std::string path_;
-    std::size_t bytes_;
-    char* map_;
-};
-
-// A store whose rings are so small that they wrap often.
-std::unique_ptr<Store> create_small_store(const std::string& path) {
-    Failure failure;
-    {
-        auto store = Store::create(path, 32u << 20, ranks, "job", "s", failure);
-        REQUIRE_MESSAGE(store, failure.message);
-        store->superblock().record_slots = 64;
-        store->superblock().ring_bytes = 32u << 10;
-    }
-    auto store = Store::attach(path, false, failure);
-    REQUIRE_MESSAGE(store, failure.message);
-    REQUIRE(store->persistent());
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-        auto& head = store->head(rank);
-        head.ring_bytes = head.prefaulted = store->layout().ring_bytes;
-    }
-    // The slots that are not modelled belong to files that stay open.
-    for (std::uint32_t k = modelled_slots; k < file_slots; ++k)
-        store->file(k).generation = store->file(k).users = 1;
-    // The job has run for a while.
-    store->superblock().alive_ns -= 3'600'000'000'000;
-    store->set_phase(Phase::active);
-    return store;
-}
 
 // The expected contents of a file: each word is the number of the write that has written it.
 struct TargetFile {
@@ -469,179 +395,4 @@ TEST_CASE("no power failure loses an acknowledged write or leaves a wrong byte" 
         CHECK_MESSAGE(problem.empty(), problem);
     }
     if (!seed_text) CHECK(power_failures > 2000);
-}
-
-namespace {
-
-constexpr std::size_t format_bytes = 32u << 20;
-
-bool write_words(Store& store, Writer& writer, std::uint32_t slot, std::uint64_t offset,
-                 std::uint64_t value, std::size_t words = 1) {
-    std::uint64_t ring_offset = 0;
-    const std::size_t bytes = words * word;
-    char* to = writer.reserve(bytes, 1, ring_offset);
-    if (!to) return false;
-    writer.begin_write();
-    for (std::size_t k = 0; k < words; ++k) std::memcpy(to + k * word, &value, word);
-    Record record{};
-    record.file = slot, record.generation = store.file(slot).generation;
-    record.kind = static_cast<std::uint64_t>(RecordKind::data);
-    record.begin = offset, record.length = record.stride = bytes, record.count = 1;
-    writer.publish(&record, 1, ring_offset, bytes);
-    return true;
-}
-
-std::uint32_t slot_of_file(const Store& store, const FileSystem& files, std::size_t file) {
-    FileStatus status;
-    REQUIRE(read_status(files.descriptor(file), status) == 0);
-    return acquire_slot(store, status, files.path(file));
-}
-
-// Makes a store of an ended job that wrote `value` into the file, and marks it as clean.
-void use_store(const std::string& path, const FileSystem& files, std::size_t file,
-               std::uint32_t store_ranks, std::uint64_t value) {
-    Failure failure;
-    auto store = Store::create(path, format_bytes, store_ranks, "old", "s", failure);
-    REQUIRE_MESSAGE(store, failure.message);
-    store->set_phase(Phase::active);
-    const auto slot = slot_of_file(*store, files, file);
-    for (std::uint32_t rank = 0; rank < store_ranks; ++rank) {
-        Writer writer(*store, rank);
-        for (std::uint64_t k = 0; k < 5; ++k)
-            REQUIRE(write_words(*store, writer, slot, (rank * 8 + k) * word, value));
-    }
-    store->set_phase(Phase::clean);  // as if the user had discarded the data
-}
-
-}  // namespace
-
-TEST_CASE("a power failure during the format of an old store brings back none of its data") {
-    constexpr std::uint64_t old_value = 7, new_value = 9;
-    std::size_t power_failures = 0;
-    std::string problem;
-    for (std::uint32_t old_ranks = 1; old_ranks <= 3; ++old_ranks) {
-        Folder folder;
-        Random failure_random(old_ranks);
-        FileSystem files(folder.path / "files", failure_random);
-        const std::size_t file = files.create("f", std::string(64 * word, 0));
-        const std::string path = folder.path / "store";
-        use_store(path, files, file, old_ranks, old_value);
-        CrashedStore crashed(folder.path / "crashed", format_bytes);
-        std::size_t calls = 0;
-        std::unique_ptr<Medium> medium;
-        bool acknowledged = false, active = false;
-        const auto lose_power = [&] {
-            // Of the write-backs of the 4096 slots only each 32nd is tested.
-            if (!problem.empty() || (++calls % 32 && !active)) return;
-            ++power_failures;
-            persist_observer = nullptr;
-            medium->lose_power(crashed.map());
-            files.lose_power();
-            std::uint64_t contents_words[64]{};
-            if (auto store = crashed.attach()) {
-                files.redirect(*store, 4);
-                const Recovery recovery = recover(*store, {1});
-                const std::string contents = files.contents_after(file);
-                std::memcpy(contents_words, contents.data(),
-                            std::min(contents.size(), sizeof contents_words));
-                if (recovery.torn || !recovery.kept.empty()) problem = "data are torn or kept";
-            } else if (active) {
-                problem = "the store is damaged";
-            }
-            for (const auto value : contents_words)
-                if (value && value != new_value) problem = "data of the old store came back";
-            if (acknowledged && contents_words[1] != new_value)
-                problem = "an acknowledged write is lost";
-            persist_observer = medium.get();
-        };
-        on_next_map([&](char* live, std::size_t bytes) {
-            std::memcpy(crashed.map(), live, bytes);
-            medium = std::make_unique<Medium>(live, bytes, failure_random);
-            medium->add(0, StoreLayout::files_offset() + 8 * sizeof(FileSlot));
-            const auto layout = StoreLayout::fit(bytes, ranks);
-            for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-                medium->add(layout.head_offset(rank), page);
-                medium->add(layout.records_offset(rank), page);
-                medium->add(layout.data_offset(rank), page);
-            }
-            medium->at_crash_point = lose_power;
-        });
-        Failure failure;
-        auto store = Store::create(path, format_bytes, ranks, "new", "s", failure);
-        REQUIRE_MESSAGE(store, failure.message);
-        active = true;
-        store->set_phase(Phase::active);
-        const auto slot = slot_of_file(*store, files, file);
-        Writer writer(*store, 0);
-        REQUIRE(write_words(*store, writer, slot, word, new_value));
-        acknowledged = true;
-        lose_power();
-        CHECK_MESSAGE(problem.empty(), problem << "; old ranks: " << old_ranks);
-        medium.reset();
-    }
-    CHECK(power_failures > 300);
-}
-
-TEST_CASE("a power failure finds the data of a ring that a full device has made smaller") {
-    constexpr std::size_t bytes = 40u << 20, blocks = 4, block = (512u << 10) / word;
-    constexpr std::uint64_t writes = 40;  // 20 MiB through a ring of 8 MiB
-    Folder folder;
-    Random failure_random(1);
-    FileSystem files(folder.path / "files", failure_random);
-    const std::size_t file = files.create("f", std::string(blocks * block * word, 0));
-    Failure failure;
-    auto store = Store::create(folder.path / "store", bytes, 1, "job", "s", failure);
-    REQUIRE_MESSAGE(store, failure.message);
-    store->set_phase(Phase::active);
-    CrashedStore crashed(folder.path / "crashed", bytes);
-    const auto slot = slot_of_file(*store, files, file);
-    const FileHandles handles(*store);
-    Drain drain(*store, handles, 1);
-    Writer writer(*store, 0);
-    Medium medium(reinterpret_cast<char*>(&store->superblock()), bytes, failure_random);
-    const auto& layout = store->layout();
-    medium.add(0, StoreLayout::files_offset() + sizeof(FileSlot));
-    medium.add(layout.head_offset(0), page);
-    medium.add(layout.records_offset(0), page);
-    medium.add(layout.data_offset(0), layout.ring_bytes);
-    std::uint64_t acknowledged[blocks]{}, unfinished = 0;
-    std::size_t calls = 0, power_failures = 0;
-    std::string problem;
-    const auto lose_power = [&] {
-        if (!problem.empty() || ++calls % 3) return;
-        ++power_failures;
-        persist_observer = nullptr;
-        medium.lose_power(crashed.map());
-        files.lose_power();
-        auto recovered = crashed.attach();
-        files.redirect(*recovered, 1);
-        const Recovery recovery = recover(*recovered, {1});
-        if (recovery.torn || !recovery.kept.empty()) problem = "data are torn or kept";
-        const std::string contents = files.contents_after(file);
-        std::vector<std::uint64_t> words(contents.size() / word);
-        // Not memcpy, which takes no null pointer, the address of an empty vector.
-        contents.copy(reinterpret_cast<char*>(words.data()), words.size() * word);
-        for (std::size_t k = 0; k < blocks * block && problem.empty(); ++k) {
-            const bool is_new = unfinished && unfinished % blocks == k / block &&
-                                words[k] == unfinished && words[k / block * block] == unfinished;
-            if (words[k] != acknowledged[k / block] && !is_new)
-                problem = "word " + std::to_string(k) + " is of " + std::to_string(words[k]);
-        }
-        persist_observer = &medium;
-    };
-    medium.at_crash_point = lose_power;
-    fill_device(layout.data_offset(0) + (10u << 20));
-    writer.prefault(60);
-    fill_device(0);
-    REQUIRE(store->head(0).ring_bytes == 8u << 20);
-    for (std::uint64_t k = 1; k <= writes && problem.empty(); ++k) {
-        unfinished = k;
-        // The writer need not wait for a drain.
-        if (k % 8 == 0) drain.finish(0, store->head(0).tail), drain.sync_all();
-        REQUIRE(write_words(*store, writer, slot, k % blocks * block * word, k, block));
-        acknowledged[k % blocks] = k;
-        unfinished = 0;
-    }
-    CHECK_MESSAGE(problem.empty(), problem << "; at power failure " << power_failures);
-    CHECK(power_failures > 50);
 }

@@ -7,31 +7,33 @@ const SHOWN_PAIRS = 40; // of a link
 
 export function Pairs({ links }: { links: SharedLink[] }) {
   return (
-    <table class="pairs" aria-label="Pairs that share a link">
-      <thead>
-        <tr>
-          <th>link</th>
-          <th>flows</th>
-          <th>pairs</th>
-        </tr>
-      </thead>
-      <tbody>
-        {links.slice(0, SHOWN_LINKS).map((link) => (
-          <tr key={link.name}>
-            <td>{link.name}</td>
-            <td>{link.load}</td>
-            <td>{pairsText(link)}</td>
-          </tr>
-        ))}
-      </tbody>
-      {links.length > SHOWN_LINKS && (
-        <tfoot>
+    <div class="table-box scrolled">
+      <table class="pairs" aria-label="Pairs that share a link">
+        <thead>
           <tr>
-            <td colSpan={3}>and {links.length - SHOWN_LINKS} more links</td>
+            <th>link</th>
+            <th>flows</th>
+            <th>pairs</th>
           </tr>
-        </tfoot>
-      )}
-    </table>
+        </thead>
+        <tbody>
+          {links.slice(0, SHOWN_LINKS).map((link) => (
+            <tr key={link.name}>
+              <td>{link.name}</td>
+              <td>{link.load}</td>
+              <td>{pairsText(link)}</td>
+            </tr>
+          ))}
+        </tbody>
+        {links.length > SHOWN_LINKS && (
+          <tfoot>
+            <tr>
+              <td colSpan={3}>and {links.length - SHOWN_LINKS} more links</td>
+            </tr>
+          </tfoot>
+        )}
+      </table>
+    </div>
   );
 }
 
