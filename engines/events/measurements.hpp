@@ -20,6 +20,7 @@ inline constexpr int exit_unusable = 2;  // settings or files that cannot be use
 
 inline std::optional<std::string> recorded_by_build() { return "recorded by events.build"; }
 void run_build(const Options&, Bench&);
+void check_build(const Options&, int ranks);
 void run_all_to_all(const Options&, Bench&);
 inline void run_nothing(const Options&, Bench&) {}
 
@@ -106,8 +107,8 @@ inline constexpr std::array build_metrics = {
     Metric{"events_reassigned", "1", Better::none,
            "given to another builder unit after theirs was lost"},
     Metric{"resume", "s", Better::lower,
-           "from the last progress before a rank was lost until all others build again; one "
-           "sample per death (lost: its rank)"},
+           "from the last event that was built before a rank was lost until all others build "
+           "again; one sample per death (lost: its rank)"},
     Metric{"backpressure", "s", Better::lower,
            "time in which a rank waited for credits or for a filter unit (waiting_for)"},
 };
@@ -144,7 +145,8 @@ inline constexpr Measurement build{"events.build",
                                    detail::build_parameters,
                                    detail::build_metrics,
                                    runs_anywhere,
-                                   detail::run_build};
+                                   detail::run_build,
+                                   detail::check_build};
 
 inline constexpr Measurement slices{"events.slices",
                                     Scope::group,

@@ -151,6 +151,131 @@ TEST_CASE("fragments of unequal sizes share messages") {
     unlink(path);
 }
 
+TEST_CASE("the time without a built event counts from the last one, not from the first closed") {
+    // Peers notice the death at different times: those before rank 0 close their events first.
+    for (const int lost : {1, 2, 3})
+        for (const std::string protocol : {"push", "pull"}) {
+            Faults faults = links_of_1_gb_per_s();
+            faults.deaths = {{.rank = lost,
+                              .kill_time = 2'000'000,
+                              .notice_delay = 50'000'000,
+                              .notice_spread = 2'000'000}};
+            const EventBuilderRun run(4, faults,
+                                      options_with({"--duration", "0.06", "--protocol", protocol}));
+            CHECK(run.failure() == "");
+            CAPTURE(lost);
+            CAPTURE(protocol);
+            CHECK(run.value("resume") >= 0.05);
+        }
+}
+
+TEST_CASE("the start names the ranks that it waits for") {
+    Faults faults = links_of_1_gb_per_s();
+    faults.transmit[2] = 100;  // B/s: its hello takes seconds
+    const EventBuilderRun run(3, faults,
+                              {"--fragment", "256", "--events", "3", "--duration", "0", "--slice",
+                               "10", "--timeout", "1000"});
+    check_clean(run, 3, 3);
+    std::vector<std::vector<int>> waits;
+    for (const Json& record : run.records)
+        if (record["kind"] == "waiting") waits.push_back(record["ranks"]);
+    REQUIRE(waits.size() >= 2);
+    CHECK(waits.front() == std::vector<int>{2});
+    CHECK(waits.back().empty());
+}
+
+TEST_CASE("a slow filter unit and a stalled builder unit delay others, and nothing is lost") {
+    const EventBuilderRun slow(
+        4, links_of_1_gb_per_s(),
+        options_with({"--events", "100", "--filters", "1", "--filter-rate", "1e7"}));
+    check_clean(slow, 100, 3);
+    double waited = 0;
+    for (const Json& record : slow.records_of("backpressure"))
+        if (record["params"]["waiting_for"] == "filter")
+            waited += record["summary"]["median"].get<double>();
+    CHECK(waited > 0.05);  // 1.2 MB at 10 MB/s, three builder units
+    Faults faults = links_of_1_gb_per_s();
+    faults.stalls = {{2, 200'000, 50'000'000}};
+    check_clean(EventBuilderRun(4, faults, options_with({"--events", "300"})), 300, 4);
+}
+
+// ASSAY_DEATHS: the number of deaths; 200 take two minutes.
+TEST_CASE("when ranks die at random times, every fragment is accounted for" *
+          doctest::test_suite("slow")) {
+    const char* deaths_text = std::getenv("ASSAY_DEATHS");
+    const int deaths =
+        deaths_text != nullptr ? static_cast<int>(std::strtol(deaths_text, nullptr, 10)) : 30;
+    std::mt19937 random(20260101);
+    int resumed = 0;
+    for (int i = 0; i < deaths; ++i) {
+        CAPTURE(i);
+        const int ranks = 3 + static_cast<int>(random() % 5);
+        Faults faults = links_of_1_gb_per_s();
+        faults.rate = 1e8;
+        Faults::Death death{
+            .rank = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1)),
+            .kill_time = 100'000 + static_cast<Nanoseconds>(random() % 2'000'000)};
+        if (random() % 2 == 0) death.return_delay = 30'000'000;
+        faults.deaths = {death};
+        // The policy `wait` waits for half of the timeout after the loss.
+        std::vector<std::string> options = options_with({"--duration", "0.06", "--timeout", "0.8"});
+        const char* policies[] = {"drop", "mark", "wait"};
+        const std::string policy = policies[random() % 3];
+        options.insert(options.end(), {"--policy", policy});
+        if (random() % 2 == 0) options.insert(options.end(), {"--protocol", "pull"});
+        else if (random() % 3 == 0) options.emplace_back("--synchronised");
+        if (ranks > 4 && random() % 3 == 0) options.insert(options.end(), {"--units", "split"});
+        else if (ranks > 4 && random() % 3 == 0) options.insert(options.end(), {"--filters", "2"});
+        std::string option_text;
+        for (const std::string& option : options) option_text += option + " ";
+        CAPTURE(option_text);
+        const EventBuilderRun run(ranks, faults, options);
+        REQUIRE(run.failure() == "");
+        CHECK(run.value("events_built") > 0);
+        CHECK(run.value("fragments_corrupt") == 0);
+        CHECK(run.value("fragments_duplicate") == 0);
+        CHECK(run.balances(ranks));
+        for (const Json& resume : run.records_of("resume"))
+            if (resume.contains("summary")) {
+                ++resumed;
+                CHECK(resume["summary"]["median"].get<double>() < (policy == "wait" ? 0.5 : 0.05));
+            }
+    }
+    CHECK(resumed > deaths * 3 / 4);
+}
+
+TEST_CASE("under policy wait, the fragments of a rank that comes back complete its events" *
+          doctest::test_suite("slow")) {
+    for (const std::string protocol : {"push", "pull"}) {
+        Faults faults = links_of_1_gb_per_s();
+        faults.deaths = {{.rank = 3, .kill_time = 1'000'000, .return_delay = 40'000'000}};
+        // Ranks 1 and 3 are readout units, 2 is the builder unit.
+        const EventBuilderRun run(4, faults,
+                                  options_with({"--units", "split", "--duration", "0.2", "--policy",
+                                                "wait", "--protocol", protocol}));
+        CHECK(run.failure() == "");
+        CHECK(run.value("events_built") > 0);
+        CHECK(run.value("events_incomplete") == 0);
+        CHECK(run.value("fragments_lost") == 0);
+        CHECK(run.value("fragments_corrupt") == 0);
+    }
+}
+
+TEST_CASE("the death of the event manager ends the run") {
+    Faults faults = links_of_1_gb_per_s();
+    faults.deaths = {{.rank = 0, .kill_time = 1'000'000}};
+    const EventBuilderRun run(3, faults,
+                              {"--fragment", "256", "--events", "3", "--duration", "0", "--slice",
+                               "10", "--timeout", "1000"});
+    check_clean(run, 3, 3);
+    std::vector<std::vector<int>> waits;
+    for (const Json& record : run.records)
+        if (record["kind"] == "waiting") waits.push_back(record["ranks"]);
+    REQUIRE(waits.size() >= 2);
+    CHECK(waits.front() == std::vector<int>{2});
+    CHECK(waits.back().empty());
+}
+
 TEST_CASE("a slow filter unit and a stalled builder unit delay others, and nothing is lost") {
     const EventBuilderRun slow(
         4, links_of_1_gb_per_s(),
