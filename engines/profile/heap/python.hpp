@@ -48,6 +48,7 @@ void pause_python();
 void resume_python();
 // Prepares for a new arena: all texts are recorded again.
 void reset_python();
+void forget_eval_frames();  // the part of it that concerns the frames
 
 // Returns the stack `native` joined with the Python frames that the thread runs in it; `native` if
 // there are none. `extension`: that of `native` in the unwinder's memo, or null.

@@ -59,7 +59,7 @@ def parse(text: str, source: str = "--fat-tree") -> FatTree:
     for number, line in enumerate(text.splitlines(), 1):
         where = f"{source}:{number}" if "\n" in text.strip() else source
         for pair in filter(None, (part.strip() for part in line.partition("#")[0].split(","))):
-            key, equals, value = (part.strip() for part in pair.partition("="))
+            key, equals, value = (part.strip() for part in printable(pair).partition("="))
             if not equals or key not in KEYS:
                 raise UserError(f"{where}: '{printable(pair)}' is not understood", "write radix=36,nodes=45")
             if key == "dead":
@@ -91,7 +91,7 @@ def read(path: Path) -> FatTree:
 
 def _parse_number(text: str, where: str, key: str, least: int) -> int:
     maximum = MAX_VALUES.get(key, LAST_UNICAST_LID)
-    shown = f"{key}={printable(text[:20])}{'...' if len(text) > 20 else ''}"
+    shown = f"{key}={text[:20]}{'...' if len(text) > 20 else ''}"
     if not (text.isascii() and text.isdigit()) or (len(text) < 8 and int(text) < least):
         raise UserError(f"{where}: {shown} is not a whole number of at least {least}")
     if len(text) > 7 or int(text) > maximum:

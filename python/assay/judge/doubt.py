@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from assay.records.schema import AnyRecord, Context, Finding, Measurement, Verdict
 
+FIX_OF_PLANTED = "unset ASSAY_TOPOLOGY, and measure again"
 TIMED_UNITS = ("B/s", "1/s", "s")
 # Shares of processor time, of a paced rate or of packets that a process without its core does not take in time.
 TIMED_SHARES = {
@@ -42,7 +43,7 @@ def doubt(verdicts: Sequence[Verdict], records: Iterable[AnyRecord], busy: str) 
     if planted := planted_machine(records):
         for verdict in verdicts:
             verdict.outcome, verdict.reason = "INCONCLUSIVE", planted
-            verdict.fix = "unset ASSAY_TOPOLOGY, and measure again"
+            verdict.fix = FIX_OF_PLANTED
     if not busy:
         return
     by_id = {record.id: record for record in records}

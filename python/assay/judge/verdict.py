@@ -78,7 +78,13 @@ def overall(verdicts: Iterable[Verdict]) -> Outcome:
 
 
 def deciding_criteria(verdicts: Sequence[Verdict]) -> str:
-    """Names the criteria that decided: those that failed, else those that could not be decided; "" if all passed."""
+    """Names the criteria that decided: those that failed, else those that could not be decided; "" if all passed. Where
+    one reason leaves all undecided, it is that reason."""
+    reasons = {(verdict.outcome, verdict.reason, verdict.fix) for verdict in verdicts}
+    if len(verdicts) > 1 and len(reasons) == 1:
+        ((outcome, reason, fix),) = reasons
+        if outcome == "INCONCLUSIVE" and reason:
+            return f"{reason}; fix: {fix}" if fix else reason
     for outcome, verb in (("FAIL", "failed"), ("INCONCLUSIVE", "could not be decided")):
         titles = [_title(verdict) for verdict in verdicts if verdict.outcome == outcome]
         if titles:

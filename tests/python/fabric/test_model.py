@@ -218,3 +218,12 @@ def test_empty_slots_avoid_all_conflicts() -> None:
     members = np.concatenate([np.arange(45), np.full(9, -1)])
     result = conflicts.analyse(routes, schedules.shift(54), members)
     assert (result.total, result.rounds) == (0, 54)
+
+
+@pytest.mark.parametrize(
+    "text", ["dead=\x1b[31mleaf0:5", "dead=\x1b[31m", "rate=\x1b[31m4xHDR", "levels=\x1b[31m"]
+)
+def test_no_description_of_a_tree_controls_the_terminal(text: str) -> None:
+    with pytest.raises(UserError) as refused:
+        synthetic.build(synthetic.parse(f"radix=8,nodes=30,{text}"))
+    assert str(refused.value).isprintable()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay.judge import doubt
+from assay.judge import deciding_criteria, doubt
 from assay.records.schema import AnyRecord, Context, Finding, Measurement, Subject, Summary, Verdict
 
 BUSY = "this machine was busy: other programs took 1.4 of 2 processors"
@@ -68,3 +68,12 @@ def test_a_planted_machine_neither_passes_nor_fails(outcome: str) -> None:
     assert verdict.outcome == "INCONCLUSIVE"
     assert verdict.reason == "n1 was measured as the planted machine 'numa:4 core:8 pu:2'"
     assert verdict.fix.startswith("unset ASSAY_TOPOLOGY")
+
+
+def test_the_reason_that_leaves_all_criteria_undecided_is_said_once() -> None:
+    planted = Context(subject=Subject(host="n1"), facts={"topology.planted": "numa:4 core:8 pu:2"})
+    verdicts = [Verdict(criterion=name, outcome="PASS") for name in ("a", "b")]
+    doubt(verdicts, [planted], busy="")
+    assert deciding_criteria(verdicts) == (
+        "n1 was measured as the planted machine 'numa:4 core:8 pu:2'; fix: unset ASSAY_TOPOLOGY, and measure again"
+    )
