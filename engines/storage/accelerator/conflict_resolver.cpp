@@ -3,16 +3,16 @@
 // store/layout.hpp.
 #include "storage/accelerator/conflict_resolver.hpp"
 
-#include <fcntl.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cstring>
 
 #include "storage/accelerator/job.hpp"
 #include "storage/accelerator/range_records.hpp"
+#include "storage/accelerator/remote.hpp"
 #include "storage/store/file_table.hpp"
+#include "storage/store/write_queue.hpp"
 
 namespace assay::storage {
 namespace {
@@ -35,18 +35,6 @@ void wait_until(Condition condition) {
     }
 }
 
-// Returns 0 or errno.
-int write_all(int fd, const char* data, std::uint64_t bytes, std::uint64_t offset) {
-    while (bytes) {
-        const ssize_t written = pwrite(fd, data, bytes, static_cast<off_t>(offset));
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return written ? errno : ENOSPC;
-        data += written, offset += static_cast<std::uint64_t>(written),
-            bytes -= static_cast<std::uint64_t>(written);
-    }
-    return 0;
-}
-
 }  // namespace
 
 // Clears `resolving` at the end of the scope. Ranks that resolve later wait for that.
@@ -56,57 +44,110 @@ struct ConflictResolver::ResolvingScope {
     std::atomic<std::uint64_t>& resolving;
 };
 
-std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint64_t from,
-                                                                      std::uint64_t end_record,
-                                                                      std::uint64_t& conflict) {
+template <class Action>
+void ConflictResolver::for_each_shared_block(std::uint64_t from, std::uint64_t end_record,
+                                             Action action) {
     const Store& store = job_.store();
-    auto& directory = job_.directory();
-    std::vector<Piece> pieces;
     for (std::uint64_t k = from; k < end_record; ++k) {
         const Record& record = store.record(job_.local_rank(), k);
         const auto& slot = store.file(record.file);
         if (static_cast<RecordKind>(record.kind) != RecordKind::data ||
             slot.generation != record.generation || slot.deleted.load() ||
-            !directory.is_shared(record.file))
+            !job_.directory().is_shared(record.file))
             continue;
-        Index& writes_of_others = directory.writes_of_others(record.file);
-        Index& all_writes = directory.all_writes(record.file);
+        const Index& writes_of_others = job_.directory().writes_of_others(record.file);
         if (!writes_of_others.runs() && !writes_of_others.extents()) continue;
         for (std::uint64_t block = 0; block < record.count; ++block) {
-            const std::uint64_t begin = record.begin + block * record.stride,
-                                end = begin + record.length;
-            for (std::uint64_t offset = begin; offset < end;) {
-                const Lookup other_write = writes_of_others.find(offset, end);
-                if (other_write.has_data && record.sequence >= slot.settled.load())
-                    conflict = std::max(conflict, other_write.sequence);
-                if (!other_write.has_data || other_write.sequence > record.sequence) {
-                    offset = other_write.end;
-                    continue;
-                }
-                const Lookup newest = all_writes.find(offset, other_write.end);
-                const std::uint64_t ring_offset =
-                    record.ring_offset + block * record.length + (offset - begin);
-                if (newest.has_data && newest.rank == job_.local_rank() &&
-                    newest.ring_offset == ring_offset)
-                    pieces.push_back({record.file, record.generation, offset, newest.end,
-                                      ring_offset, record.sequence});
-                offset = newest.end;
-            }
+            const std::uint64_t begin = record.begin + block * record.stride;
+            action(record, begin, begin + record.length,
+                   record.ring_offset + block * record.length);
         }
     }
+}
+
+std::vector<ConflictResolver::Piece> ConflictResolver::newest_pieces(std::uint64_t from,
+                                                                     std::uint64_t end_record,
+                                                                     bool of_all) {
+    std::vector<Piece> pieces;
+    const auto add_pieces = [&](const Record& record, std::uint64_t begin, std::uint64_t end,
+                                std::uint64_t ring_offset) {
+        Index& writes_of_others = job_.directory().writes_of_others(record.file);
+        Index& all_writes = job_.directory().all_writes(record.file);
+        const bool is_settled = record.sequence < job_.store().file(record.file).settled.load();
+        for (std::uint64_t offset = begin, next; offset < end; offset = next) {
+            const Lookup other_write = writes_of_others.find(offset, end);
+            next = other_write.end;
+            const bool is_newer = other_write.sequence > record.sequence;
+            if (!other_write.has_data || (is_newer && (!of_all || is_settled))) continue;
+            const Lookup newest = all_writes.find(offset, other_write.end);
+            next = newest.end;
+            // A newer record of this rank is looked at for itself.
+            const bool is_found = newest.rank == job_.local_rank()
+                                      ? newest.ring_offset == ring_offset + (offset - begin)
+                                      : is_newer && newest.rank != file_system_rank;
+            if (newest.has_data && is_found)
+                pieces.push_back({record.file, record.generation, offset, newest.end,
+                                  newest.ring_offset, newest.sequence, newest.rank});
+        }
+    };
+    for_each_shared_block(from, end_record, add_pieces);
     return pieces;
+}
+
+// Copies what other ranks have in their rings. What they have evicted is durable, and nothing older
+// comes over it any more. Returns false if a node does not answer.
+bool ConflictResolver::copy_data_of_others(std::vector<Piece>& pieces) {
+    std::vector<RemoteRead> reads;
+    std::vector<Piece*> read_pieces;
+    const auto is_evicted = [this](const Piece& piece) {
+        return piece.rank != job_.local_rank() && !(piece.rank & remote_rank_bit) &&
+               !job_.in_ring(piece.rank, piece.ring_offset);
+    };
+    std::erase_if(pieces, is_evicted);
+    for (Piece& piece : pieces) {
+        if (piece.rank == job_.local_rank()) continue;
+        piece.copy.resize(piece.end - piece.begin);
+        if (piece.rank & remote_rank_bit) {
+            reads.push_back({static_cast<int>(piece.rank & ~remote_rank_bit), piece.ring_offset,
+                             piece.copy.size(), piece.copy.data(), piece.begin});
+            read_pieces.push_back(&piece);
+        } else {
+            std::memcpy(piece.copy.data(), job_.store().data(piece.rank, piece.ring_offset),
+                        piece.copy.size());
+        }
+    }
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!reads.empty()) job_.remote()->fetch(reads);
+    bool succeeded = true;
+    for (std::size_t k = 0; k < reads.size(); ++k) {
+        succeeded &= reads[k].state != RemoteRead::failed;
+        if (reads[k].state == RemoteRead::evicted) read_pieces[k]->end = read_pieces[k]->begin;
+    }
+    std::erase_if(
+        pieces, [&](const Piece& piece) { return piece.end == piece.begin || is_evicted(piece); });
+    return succeeded;
 }
 
 // Bytes whose conflict is resolved still count as long as they are not settled (FileSlot::settled):
 // after a failed fsync a drain writes all unsettled data again, including older data of its node.
 bool ConflictResolver::has_conflicts() {
-    std::uint64_t conflict = 0;
     if (!job_.directory().has_shared_files()) return false;
     const auto& head = job_.store().head(job_.local_rank());
     if (!job_.directory().query_nodes()) return true;
     job_.directory().scan_node(true);
-    winning_pieces(head.first_record.load(), head.tail.load(), conflict);
-    return conflict;
+    bool has_conflict = false;
+    for_each_shared_block(head.first_record.load(), head.tail.load(),
+                          [&](const Record& record, std::uint64_t offset, std::uint64_t end, auto) {
+                              if (record.sequence < job_.store().file(record.file).settled.load())
+                                  return;
+                              Index& others = job_.directory().writes_of_others(record.file);
+                              for (Lookup found; offset < end && !has_conflict;
+                                   offset = found.end) {
+                                  found = others.find(offset, end);
+                                  has_conflict = found.has_data;
+                              }
+                          });
+    return has_conflict;
 }
 
 // Waits until this process knows all records that are older than `sequence`. Returns false if a
@@ -157,7 +198,9 @@ bool ConflictResolver::rewrite(std::vector<Piece> pieces) {
     std::erase_if(pieces, [&](const Piece& piece) {
         return piece.sequence < store.file(piece.file).settled.load();
     });
-    std::ranges::stable_sort(pieces, {}, &Piece::file);
+    if (!copy_data_of_others(pieces)) return false;
+    std::ranges::sort(pieces, {},
+                      [](const Piece& piece) { return std::pair(piece.file, piece.begin); });
     bool succeeded = true;
     for (auto first = pieces.begin(); first != pieces.end();) {
         const auto end = std::find_if(
@@ -166,11 +209,17 @@ bool ConflictResolver::rewrite(std::vector<Piece> pieces) {
         if (const auto descriptor = job_.handles().open_for_writing(first->file, error)) {
             const int fd = descriptor->number();
             const auto write_pieces = [&] {
-                int write_error = 0;
-                for (auto piece = first; piece != end && !write_error; ++piece)
-                    write_error = write_all(fd, store.data(job_.local_rank(), piece->ring_offset),
-                                            piece->end - piece->begin, piece->begin);
-                return write_error;
+                std::vector<storage::Piece> writes;
+                for (auto piece = first; piece != end; ++piece)
+                    writes.push_back({piece->file, piece->rank, piece->begin, piece->end,
+                                      piece->copy.empty()
+                                          ? store.data(piece->rank, piece->ring_offset)
+                                          : piece->copy.data(),
+                                      piece->sequence});
+                WriteQueue queue(store);
+                queue.add(descriptor, writes.data(), writes.size());
+                queue.run(1);
+                return queue.error(0);
             };
             error = job_.drain().sync(first->file, fd, write_pieces).fsync_error;
             note_modified(store, first->file, fd);
@@ -190,27 +239,24 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Pus
         newest = std::max(newest, job_.store().record(job_.local_rank(), k).sequence);
         oldest = std::min(oldest, job_.store().record(job_.local_rank(), k).sequence);
     }
-    std::uint64_t conflict = 0;
     is_in_contact_ = wait_until_published(newest);
     if (!is_in_contact_) return false;
     directory.scan_node(true);
-    const bool has_won = !winning_pieces(from, end_record, conflict).empty();
-    if (!has_won && !(conflict && push == Push::sync)) return true;
-    // With Push::sync no node is left afterwards that can repeat older writes, and newer bytes of
-    // other nodes are durable. Else a node whose file cannot be written may have published its
-    // older bytes as superseded: then this is their last write, so it takes place all the same.
-    const bool are_pushed =
-        wait_until_pushed(push, push == Push::sync ? std::max(newest, conflict) : newest, false);
-    if (has_won) head.unresolved = oldest;
-    if (!are_pushed && push == Push::sync) return false;
+    const bool of_all = push == Push::sync;
+    if (newest_pieces(from, end_record, of_all).empty()) return true;
+    // With Push::sync no node is left afterwards that can repeat older writes. Else a node whose
+    // file cannot be written may have published its older bytes as superseded: then this is their
+    // last write, so it takes place all the same.
+    const bool are_pushed = wait_until_pushed(push, newest, false);
+    head.unresolved = oldest;
+    if (!are_pushed && of_all) return false;
     // From here on other ranks that resolve conflicts wait for this one. They resolve conflicts
     // with their later writes themselves.
     head.resolving.store(oldest, std::memory_order_seq_cst);
     is_in_contact_ = directory.query_nodes();
     if (!is_in_contact_) return false;
     directory.scan_node(true);
-    rewritten = winning_pieces(from, end_record, conflict);
-    if (!rewritten.empty()) head.unresolved = oldest;
+    rewritten = newest_pieces(from, end_record, of_all);
     if (!rewrite(rewritten)) return false;
     head.unresolved = 0;
     return are_pushed;
@@ -248,7 +294,8 @@ bool ConflictResolver::publish_tombstones(const std::vector<Piece>& pieces, std:
     const Store& store = job_.store();
     RangeRecords of_pieces(RecordKind::tombstone);
     for (const auto& piece : pieces)
-        of_pieces.add(piece.file, piece.generation, piece.sequence, piece.begin, piece.end);
+        if (piece.rank == job_.local_rank())
+            of_pieces.add(piece.file, piece.generation, piece.sequence, piece.begin, piece.end);
     std::vector<Record>& tombstones = of_pieces.records();
     const std::uint64_t oldest_local = oldest_except(store, job_.local_rank());
     for (std::uint64_t k = first; k < end; ++k) {

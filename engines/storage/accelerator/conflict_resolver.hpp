@@ -5,12 +5,17 @@
 // be complete, and before the data are evicted from the rank's ring. It first waits until no older
 // write can appear and all older writes are in the file system on every node. A tombstone record
 // (RecordKind::tombstone) remains for readers that do not know the evicted record yet.
+//
+// A rank that takes part in no collective call of the file cannot do so. Therefore the newest bytes
+// of any rank are written again over this rank's data before these leave its ring, and in a call
+// that lacks ranks.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "storage/accelerator/service.hpp"
+#include "storage/store/layout.hpp"
 
 namespace assay::storage {
 
@@ -24,7 +29,7 @@ public:
     // the file system has their data, except where a newer write exists. Returns false if a node
     // does not answer or a file cannot be written. Push::drain: all nodes that have older data of
     // these bytes have published them as superseded, or their fsync belongs to this one.
-    // Push::sync: waits until their data are durable.
+    // Push::sync: waits until their data are durable, and writes newer data of other ranks again.
     bool resolve(std::uint64_t end_record, Push push);
     // Whether all nodes have answered the last resolve().
     bool is_in_contact() const { return is_in_contact_; }
@@ -40,17 +45,23 @@ public:
     std::uint64_t prepare_eviction(std::uint64_t first, std::uint64_t end);
 
 private:
-    // A range of a file, and where this rank's data of it are in its data ring.
+    // A range of a file, and where its newest data are: in the data ring of a rank (as an index
+    // names it), of which other ranks' are copied first.
     struct Piece {
         std::uint32_t file, generation;
         std::uint64_t begin, end, ring_offset, sequence;
+        std::uint32_t rank;
+        std::vector<char> copy{};
     };
     struct ResolvingScope;
+    // Calls `action` with each block of records [from, end_record) of files that several nodes
+    // share: the record, the block's range in the file, and where it is in the data ring.
+    template <class Action>
+    void for_each_shared_block(std::uint64_t from, std::uint64_t end_record, Action action);
     // The bytes of records [from, end_record) that other ranks have written too, and for which this
-    // rank's write is the newest. `conflict`: the newest sequence with which another rank has
-    // written any of these bytes that are not settled; it stays if none has.
-    std::vector<Piece> winning_pieces(std::uint64_t from, std::uint64_t end_record,
-                                      std::uint64_t& conflict);
+    // rank's write is the newest, or (`of_all`) that of another rank, and not settled.
+    std::vector<Piece> newest_pieces(std::uint64_t from, std::uint64_t end_record, bool of_all);
+    bool copy_data_of_others(std::vector<Piece>& pieces);
     bool wait_until_published(std::uint64_t sequence);
     bool rewrite(std::vector<Piece> pieces);
     bool resolve(std::uint64_t from, std::uint64_t end_record, Push push,

@@ -132,8 +132,7 @@ void BackgroundDrain::complete(std::uint32_t slot, const SharedDescriptor& descr
 
 // Records the file's state, as a close does. If another program has modified the file meanwhile,
 // the store's data of it are outdated and are not served.
-void BackgroundDrain::record_closed_state(FileSlot& file, std::uint32_t slot,
-                                          const FileStatus& status) {
+void BackgroundDrain::record_closed_state(FileSlot& file, const FileStatus& status) {
     if (status.mtime_ns != file.known_mtime_ns.load()) {
         file.valid_from = file.durable.load();
         file.end = 0;
@@ -156,7 +155,7 @@ bool BackgroundDrain::release(std::uint32_t slot, const SharedDescriptor& descri
             coarse_realtime_ns() <= status.mtime_ns)
             return false;
         // A close that waited for the file system has recorded the state itself.
-        if (file.size.load() < 0) record_closed_state(file, slot, status);
+        if (file.size.load() < 0) record_closed_state(file, status);
         file.acknowledged = 0;
         store_.persist(&file, 3 * cache_line);
     }

@@ -33,7 +33,7 @@ private:
     void complete_files();
     void complete(std::uint32_t slot, const SharedDescriptor& descriptor);
     bool release(std::uint32_t slot, const SharedDescriptor& descriptor);
-    void record_closed_state(FileSlot& file, std::uint32_t slot, const FileStatus& status);
+    void record_closed_state(FileSlot& file, const FileStatus& status);
     bool ranks_have_ended() const;
     bool is_last_user() const;
     void open_remaining_files();

@@ -194,13 +194,15 @@ void Writer::evict_first(const Record& oldest, std::uint64_t position) {
 }
 
 // Waits until the oldest data can be evicted: for the drain, for fsync, and for the retry of a file
-// that cannot be written. Returns false and sets error_ if they still cannot. After a wait that has
-// failed, the next one tries only once.
+// that cannot be written or whose fsyncs fail. Returns false and sets error_ if they still cannot.
+// After a wait that has failed, the next one tries only once.
 bool Writer::wait_for_space() {
     const std::uint64_t first = head_.first_record.load();
     const std::uint64_t begin = store_.now();
     const std::uint64_t deadline = begin + (last_wait_failed_ ? 0 : error_wait_limit_ns);
     unsigned polls = 0;
+    bool has_retried = false;
+    std::uint32_t failed_syncs = 0;
     for (std::uint64_t poll_ns = drain_poll_ns;; sleep_ns(poll_ns)) {
         store_.request_drain();
         if (head_.drained.load() > first) {
@@ -211,14 +213,20 @@ bool Writer::wait_for_space() {
             }
             const auto& file = store_.file(oldest.file);
             const auto error = file.error.load();
-            if (error && drain_ && drain_->retry(oldest.file) == 0) continue;
-            if (!error && !file.syncing.load()) store_.request_sync();
-            poll_ns = error ? retry_poll_ns : drain_poll_ns;
-            if (error && store_.now() > deadline) {
+            // A write that is repeated may succeed, and the next fsync fail again.
+            const auto syncs = file.failed_syncs.load();
+            const bool sync_fails = has_retried && syncs != failed_syncs;
+            failed_syncs = syncs;
+            has_retried |= error != 0;
+            const bool write_fails = error && (!drain_ || drain_->retry(oldest.file));
+            if ((write_fails || sync_fails) && store_.now() > deadline) {
                 last_wait_failed_ = true;
-                error_ = static_cast<int>(error);
+                error_ = error ? static_cast<int>(error) : EIO;
                 return false;
             }
+            if (error && !write_fails) continue;
+            if (!error && !file.syncing.load()) store_.request_sync();
+            poll_ns = error ? retry_poll_ns : drain_poll_ns;
         }
         if (drain_ && ++polls % leader_check_period == 0 &&
             (store_.now() > begin + help_after_ns || store_.has_ended(store_.head(0).pid.load()))) {

@@ -193,6 +193,39 @@ void reopened(bool alone) {
 void reopened_by_one() { reopened(true); }
 void reopened_by_all() { reopened(false); }
 
+// The drain of this rank's node writes everything that is in its store.
+void drain_node() {
+    MPI_File file =
+        open_file(("other" + std::to_string(rank)).c_str(), read_write_create, MPI_COMM_SELF);
+    write_ints(file, 1);
+    EXPECT(MPI_File_sync(file) == MPI_SUCCESS);
+    close_file(file);
+}
+
+// Three ranks write the same bytes in turn: the last, the first, then the second one, which is on
+// the node of the first. The node of the last one drains last. A sync without the second rank must
+// leave its bytes in the file.
+void newest_of_a_rank_outside() {
+    MPI_Comm some = MPI_COMM_NULL;
+    MPI_Comm_split(MPI_COMM_WORLD, rank == 1 ? MPI_UNDEFINED : 0, rank, &some);
+    MPI_File file = open_file("contested"), of_some = MPI_FILE_NULL;
+    if (rank != 1) of_some = open_file("contested", read_write_create, some);
+    for (const int writer : {2, 0, 1}) {
+        if (rank == writer) write_ints(file, 1 + writer);
+        barrier();
+    }
+    for (const int drained : {0, 2}) {
+        if (rank == drained) drain_node();
+        barrier();
+    }
+    on_first_rank([] { EXPECT(read_back("contested") == ints_of_version(3)); });
+    if (rank != 1) EXPECT(MPI_File_sync(of_some) == MPI_SUCCESS);
+    on_first_rank([] { EXPECT(read_back("contested") == ints_of_version(2)); });
+    if (rank != 1) close_file(of_some);
+    if (rank != 1) MPI_Comm_free(&some);
+    close_file(file);
+}
+
 // Every rank gets an error code with the class of the fault, whichever rank has found it.
 void error_codes() {
     MPI_File file = MPI_FILE_NULL;
@@ -218,4 +251,5 @@ const std::vector<Case> outside_cases = {
     {"truncated-by-another-handle", truncated_by_another_handle},
     {"reopened-by-one", reopened_by_one},
     {"reopened-by-all", reopened_by_all},
+    {"newest-of-a-rank-outside", newest_of_a_rank_outside},
     {"error-codes", error_codes}};

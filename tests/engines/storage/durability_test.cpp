@@ -164,6 +164,21 @@ TEST_CASE("a writer with a full ring drains and syncs itself if no thread does")
     CHECK(job.file().durable.load() > 0);
 }
 
+TEST_CASE("a write into a full ring fails if its file's fsyncs go on to fail") {
+    DrainedJob job(tiny_store);
+    job.writers[0].set_drain(&job.drain);
+    // They would fail for longer than the write may wait.
+    const std::uint64_t end_ns = job.store->now() + 30'000'000'000;
+    job.medium.before_sync = [&] { job.medium.failures = job.store->now() < end_ns; };
+    job.drain.start(1);
+    const std::string data = contents_of_block(0);
+    std::uint64_t offset = 0;
+    while (!job.store->head(0).first_record.load() && job.write(offset, data)) offset += block;
+    CHECK(job.writers[0].error() == EIO);
+    CHECK(job.store->head(0).first_record.load() == 0);
+    job.drain.stop();
+}
+
 TEST_CASE("the background drain writes again what a failed fsync has lost") {
     Job job(tiny_store);
     const std::string path = job.store->path(), data = contents_of_block(1) + contents_of_block(2);

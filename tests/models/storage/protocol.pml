@@ -853,48 +853,52 @@ inline are_beyond(self, file, sequence, lasting, result) {
     k = 0; v = 0
 }
 
-/* winning_pieces: the rank's record from `from` to before `end` that is the newest of the cell and has older data of
- * other ranks below; 0: none. */
-inline find_winner(owner, cell, from, end, result) {
+/* What a rank writes again: nothing, its own newest bytes, or the newest bytes of all ranks over its own. */
+#define NOTHING 0
+#define OWN 1
+#define OF_ALL 2
+#ifdef RULE_BYTES_OF_ALL
+#define WRITTEN_AGAIN(lasting) OWN
+#else
+#define WRITTEN_AGAIN(lasting) ((lasting) -> OF_ALL : OWN)
+#endif
+
+/* winning_pieces: the newest record of the cell, if it is the rank's, from `from` to before `end`, and has older data of
+ * other ranks below, or (OF_ALL) if another rank has it in a ring over such a record of the rank; 0: none. */
+inline find_winner(owner, cell, from, end, of_whom, result) {
     result = 0; j = 0;
     m = 1;
     do
     :: m < clock ->
         if
         :: place[m] != NOWHERE && !truncates[m] && cell_of[m] == (cell) && m > cut[FILE(cell)] ->
-            result = (ring_of[m] == (owner) && place[m] == DRAINED && m >= (from) && m < (end) -> m : 0);
-            j = j || ring_of[m] != (owner)
+            if
+            :: ring_of[m] != (owner) -> result = ((of_whom) == OF_ALL && IN_RING(m) -> m : 0); j = j | 1
+            :: ring_of[m] == (owner) && place[m] == DRAINED && m >= (from) && m < (end) ->
+                result = m;
+                j = j | (m >= settled[SLOT(NODE(owner), FILE(cell))] -> 2 : 0)
+            :: else -> result = 0
+            fi
         :: else
         fi;
         m++
     :: else -> break
     od;
-    result = (j -> result : 0);
+    result = (j & (ring_of[result] == (owner) -> 1 : 2) -> result : 0);
     m = 0; j = 0
 }
 
-/* The oldest and the newest of the rank's drained records from `from` to before `end`, the newest sequence of other
- * ranks in the unsettled bytes of these, and whether they have newest bytes over older ones of other ranks. */
-inline find_conflicts(rank, file, from, end, oldest, newest, conflict, wins) {
-    oldest = 0; newest = 0; conflict = 0; wins = 0;
+/* The oldest and the newest of the rank's drained records from `from` to before `end`, and whether bytes of them are to
+ * be written again. */
+inline find_conflicts(rank, file, from, end, of_whom, oldest, newest, wins) {
+    oldest = 0; newest = 0; wins = 0;
     m = 1;
     do
     :: m < clock ->
         if
         :: ring_of[m] == (rank) && place[m] == DRAINED && FILE(cell_of[m]) == (file) && m >= (from) && m < (end) ->
             oldest = (oldest -> oldest : m);
-            newest = m;
-            k = 1;
-            do
-            :: k < clock && !truncates[m] ->
-                if
-                :: place[k] != NOWHERE && ring_of[k] != (rank) && !truncates[k] && cell_of[k] == cell_of[m] &&
-                    m >= settled[SLOT(NODE(rank), file)] && k > cut[file] -> conflict = MAX(conflict, k)
-                :: else
-                fi;
-                k++
-            :: else -> break
-            od
+            newest = m
         :: else
         fi;
         m++
@@ -903,7 +907,7 @@ inline find_conflicts(rank, file, from, end, oldest, newest, conflict, wins) {
     k = (file) * BYTES;
     do
     :: k < (file) * BYTES + BYTES ->
-        find_winner(rank, k, from, end, v);
+        find_winner(rank, k, from, end, of_whom, v);
         wins = wins || v;
         k++
     :: else -> break
@@ -911,13 +915,13 @@ inline find_conflicts(rank, file, from, end, oldest, newest, conflict, wins) {
     k = 0; v = 0; m = 0
 }
 
-/* resolve: writes the rank's newest bytes again over those of other nodes. */
-inline rewrite(writing, file, from, end, failed) {
+/* resolve: writes newest bytes again. */
+inline rewrite(writing, file, from, end, of_whom, failed) {
     k = (file) * BYTES;
     do
     :: k < (file) * BYTES + BYTES ->
         d_step {
-            find_winner(writing, k, from, end, v);
+            find_winner(writing, k, from, end, of_whom, v);
             if
             :: v < settled[SLOT(NODE(writing), file)] -> v = 0
             :: else
@@ -994,12 +998,12 @@ inline evict(ring) {
     check()
 }
 
-/* sync, by the program. `resolves`: the rank `author` writes its newest bytes again before, in the same step. */
-inline sync(node, file, resolves, author, from, end, succeeded) {
+/* sync, by the program. Before, in the same step, the rank `author` writes bytes again (`of_whom`). */
+inline sync(node, file, of_whom, author, from, end, succeeded) {
     atomic { MAY_TAKE_RIGHT(node, file) ->
         take_right(node, file, PROGRAM);
         if
-        :: resolves -> rewrite(author, file, from, end, b)
+        :: (of_whom) != NOTHING -> rewrite(author, file, from, end, of_whom, b)
         :: else
         fi;
         if
@@ -1026,11 +1030,6 @@ inline sync(node, file, resolves, author, from, end, succeeded) {
 #else
 #define GUARD_WAITS_DURABLY true
 #endif
-#ifdef RULE_GUARD_CONFLICT
-#define GUARDED newest
-#else
-#define GUARDED MAX(newest, conflict)
-#endif
 #ifdef RULE_UNRESOLVED
 #define MARK_UNRESOLVED(ring) skip
 #else
@@ -1050,14 +1049,11 @@ inline guard(ring) {
         d_step {
             host = NODE(ring);
             end = GUARD_END(host);
-            find_conflicts(ring, 0, 0, end, oldest, newest, conflict, wins);
-            i = GUARDED;
-            are_beyond(host, 0, i, GUARD_WAITS_DURABLY, pushed);
+            find_conflicts(ring, 0, 0, end, WRITTEN_AGAIN(true), oldest, newest, wins);
+            are_beyond(host, 0, newest, GUARD_WAITS_DURABLY, pushed);
             if
-            :: !wins && !conflict -> evictable_to[ring] = newest
-            :: (wins || conflict) && pushed ->
-                evictable_to[ring] = (wins -> evictable_to[ring] : newest);
-                MARK_UNRESOLVED(ring)
+            :: !wins -> evictable_to[ring] = newest
+            :: wins && pushed -> MARK_UNRESOLVED(ring)
             :: else ->
                 if
                 :: MAY_GIVE_UP -> MARK_UNRESOLVED(ring)
@@ -1065,13 +1061,13 @@ inline guard(ring) {
                 fi;
                 wins = 0
             fi;
-            oldest = 0; conflict = 0; pushed = 0; i = 0
+            oldest = 0; pushed = 0
         }
     }
     if
     :: wins ->
         ok = 1;
-        sync(host, 0, true, ring, 0, end, ok);
+        sync(host, 0, WRITTEN_AGAIN(true), ring, 0, end, ok);
         d_step {
             if
             :: ok -> unresolved[ring] = 0; evictable_to[ring] = newest
@@ -1090,14 +1086,13 @@ inline resolve(ring, until_durable, succeeded) {
     :: atomic {
         d_step {
             host = NODE(ring);
-            find_conflicts(ring, 0, resolved_before[ring], clock, oldest, newest, conflict, wins);
+            find_conflicts(ring, 0, resolved_before[ring], clock, WRITTEN_AGAIN(until_durable), oldest, newest, wins);
             if
-            :: !wins && !((until_durable) && conflict) -> wins = 0; pushed = 1
+            :: !wins -> pushed = 1
             :: else ->
-                i = ((until_durable) -> MAX(newest, conflict) : newest);
-                are_beyond(host, 0, i, until_durable, pushed)
+                are_beyond(host, 0, newest, until_durable, pushed)
             fi;
-            newest = 0; conflict = 0; i = 0
+            newest = 0
         }
         if
         :: pushed || MAY_GIVE_UP -> break
@@ -1120,7 +1115,7 @@ inline resolve(ring, until_durable, succeeded) {
     if
     :: wins ->
         written = 1;
-        sync(host, 0, true, ring, resolved_before[ring], clock, written);
+        sync(host, 0, WRITTEN_AGAIN(until_durable), ring, resolved_before[ring], clock, written);
         d_step {
             succeeded = succeeded && written;
             if
@@ -1217,26 +1212,12 @@ inline repeat_unsettled(node) {
 }
 #endif
 
-/* A sync of all ranks of the communicator (`node`: NODES) or of one node. A byte over which a rank outside of the
- * communicator has written is not counted as promised, because only that rank's own sync or close writes it again. With
- * STRICT it is, and synced_byte_is_durable is violated: a gap of the code. */
-#ifdef STRICT
-#define IS_OURS(sequence) true
-#else
-#define IS_OURS(sequence) (IN_COMM(ring_of[sequence]))
-#endif
+/* A sync of all ranks of the communicator (`node`: NODES) or of one node has succeeded. */
 inline promise(file, node) {
     k = (file) * BYTES;
     do
     :: k < (file) * BYTES + BYTES ->
-        v = 0; m = 1;
-        do
-        :: m < clock ->
-            v = (!truncates[m] && cell_of[m] == k -> m : v);
-            m++
-        :: else -> break
-        od;
-        m = (v && IS_OURS(v) -> 1 : clock);
+        m = 1;
         do
         :: m < clock ->
             if
@@ -1254,7 +1235,7 @@ inline promise(file, node) {
         k++
     :: else -> break
     od;
-    m = 0; k = 0; v = 0
+    m = 0; k = 0
 }
 
 /* truncate: the file is cut, and the ranks from `first` to `last` publish it. */
@@ -1419,7 +1400,7 @@ proctype Program() {
     bit ok;
     byte node, ring, cell;
 #if NODES > 1
-    byte oldest, newest, end, conflict, host;
+    byte oldest, newest, end, host;
     bit wins, pushed, written, must_resolve, must_publish;
 #endif
     {
@@ -1467,7 +1448,7 @@ proctype Program() {
             atomic { !UNDRAINED(0) && !drain_lock[0] -> ok = !error[0] }
 #endif
             do
-            :: node < NODES -> sync(node, 0, false, 0, 0, 0, ok); node++
+            :: node < NODES -> sync(node, 0, NOTHING, 0, 0, 0, ok); node++
             :: else -> break
             od;
             atomic {
@@ -1510,7 +1491,7 @@ proctype Program() {
         /* sync at level file, through a handle of one node */
         :: atomic { self_syncs > 0 && clock > 1 -> self_syncs--; ok = 1; CHOOSE_RING(node) }
             flush(node, node, ONE_NODE_SYNC_WAITS);
-            sync(node, 0, false, 0, 0, 0, ok);
+            sync(node, 0, NOTHING, 0, 0, 0, ok);
             atomic {
                 d_step {
                     if
@@ -1718,7 +1699,7 @@ proctype Program() {
         fi;
         ok = 0; node = 0; ring = 0; cell = 0
 #if NODES > 1
-        ; oldest = 0; newest = 0; end = 0; conflict = 0; host = 0; wins = 0; pushed = 0; written = 0; must_resolve = 0; must_publish = 0
+        ; oldest = 0; newest = 0; end = 0; host = 0; wins = 0; pushed = 0; written = 0; must_resolve = 0; must_publish = 0
 #endif
     }
 #if defined(PROBE_REMOVED) || defined(PROBE_RECOVERED)

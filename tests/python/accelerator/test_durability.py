@@ -153,6 +153,14 @@ def test_ranks_that_open_by_themselves(
     check_passed(run_case(mpi, name, data, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node), name)
 
 
+@mpis
+def test_a_sync_without_a_rank_leaves_its_newer_bytes(mpi: str, data: Path, shm: Path) -> None:
+    env = {"ASSAY_IO_RANKS_PER_NODE": "2", **NEVER_DRAIN}
+    check_passed(
+        run_case(mpi, "newest-of-a-rank-outside", data, shm, ranks=3, **env), "newest-of-a-rank-outside"
+    )
+
+
 @nodes
 @pytest.mark.parametrize("level", ["file", "memory"])
 @pytest.mark.parametrize("name", REOPENED)
