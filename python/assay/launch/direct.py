@@ -79,6 +79,9 @@ class Direct:
         self.interface = interface
         self.heartbeat_ms = heartbeat_ms
 
+    def program(self) -> str | None:
+        return None
+
     def unavailable(self) -> str | None:
         try:
             probe("")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from assay.errors import UserError
 from assay.launch.engines import flavours
+from assay.launch.mpis import first_of_kind, is_for_abi, missing_library
 from assay.launch.placement import Segment, Site, with_env
 
 FLAVOUR = "mpich"
@@ -29,17 +30,19 @@ class IntelMpi:
     name = "intelmpi"
     flavour = FLAVOUR
 
-    def _mpiexec(self) -> str | None:
+    def program(self) -> str | None:
         root = os.environ.get("I_MPI_ROOT")
-        return shutil.which("mpiexec.hydra", path=f"{root}/bin:{root}/intel64/bin") if root else None
+        below = shutil.which("mpiexec.hydra", path=f"{root}/bin:{root}/intel64/bin") if root else None
+        return below or (first_of_kind(["mpiexec.hydra"], "intelmpi") if is_for_abi() else None)
 
     def unavailable(self) -> str | None:
-        if self._mpiexec() is None:
+        program = self.program()
+        if program is None:
             return "no mpiexec.hydra below $I_MPI_ROOT (load Intel MPI's module, or source its setvars.sh)"
-        return None if self.flavour in flavours() else NO_ENGINE
+        return missing_library(self.flavour, program) if self.flavour in flavours() else NO_ENGINE
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
-        command = [self._mpiexec() or "mpiexec.hydra"]
+        command = [self.program() or "mpiexec.hydra"]
         if site.name == "here":
             command += ["-bootstrap", "fork"]
         else:
@@ -70,16 +73,16 @@ class Pals:
     flavour = FLAVOUR
     tool = "mpiexec"
 
-    def _mpiexec(self) -> str | None:
+    def program(self) -> str | None:
         return shutil.which(self.tool) if shutil.which("palstat") else None
 
     def unavailable(self) -> str | None:
-        if self._mpiexec() is None:
+        if self.program() is None:
             return f"no {self.tool} of Cray's PALS on PATH (load the module cray-pals)"
-        return None if self.flavour in flavours() else NO_ENGINE
+        return missing_library(self.flavour, None) if self.flavour in flavours() else NO_ENGINE
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
-        command = [self._mpiexec() or self.tool]
+        command = [self.program() or self.tool]
         if site.name == "here":
             return site.wrap(command + _programs(segments, argv, lambda hosts: ["-n", str(len(hosts))]))
         return site.wrap(command + _programs(segments, argv, self._rank_options))
@@ -102,7 +105,7 @@ class Aprun(Pals):
     name = "aprun"
     tool = "aprun"
 
-    def _mpiexec(self) -> str | None:
+    def program(self) -> str | None:
         return shutil.which(self.tool)
 
     def _rank_options(self, hosts: Sequence[str]) -> list[str]:

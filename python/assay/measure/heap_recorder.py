@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.errors import UserError
+from assay.errors import REPAIR, UserError
 from assay.launch.engines import engines_folder
 from assay.measure.recorded_program import ENDING, run_recorded
 
@@ -26,7 +26,7 @@ class AttachedRecording:
 def recorder() -> Path:
     path = engines_folder() / "assay-heap"
     if not path.is_file():
-        raise UserError(f"{path} is missing", "build it: make setup")
+        raise UserError(f"{path} is missing", REPAIR)
     return path
 
 

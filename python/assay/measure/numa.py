@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from assay.errors import UserError
+from assay.errors import REPAIR, SOURCE, UserError
 from assay.launch.engines import MeasurementDescription, Metric, Parameter, engines_folder
 from assay.measure.kept_sources import keep_sources
 from assay.measure.recorded_program import run_recorded
@@ -77,7 +77,7 @@ class NumaRecording:
 def recorder() -> Path:
     path = engines_folder() / "assay-numa"
     if not path.is_file():
-        raise UserError(f"{path} is missing", "build it: make setup")
+        raise UserError(f"{path} is missing", REPAIR)
     return path
 
 
@@ -95,7 +95,7 @@ def emulator() -> list[str | Path]:
     """The command that runs a program in QEMU's user mode. Raises UserError where a part is missing."""
     plugin = engines_folder() / "assay-numa-qemu.so"
     if not plugin.is_file():
-        raise UserError(f"{plugin} is missing", "build it: make setup")
+        raise UserError(f"{plugin} is missing", SOURCE)
     qemu = shutil.which("qemu-x86_64")
     if qemu is None:
         raise UserError("no qemu-x86_64", "Debian: apt-get install qemu-user")
