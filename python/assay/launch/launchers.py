@@ -422,6 +422,12 @@ def default_launcher() -> Launcher:
     raise UserError(f"no MPI can be used here ({reasons})", "see 'assay doctor'")
 
 
+def hangs_in_labs(launcher: Launcher) -> bool:
+    """Whether it is MPICH 4.0, which hangs at its end across the hosts of a lab."""
+    version = (major_version(launcher.program() or "") if is_for_abi() else 0) or 4
+    return launcher.name == "mpich" and version < 5
+
+
 def launcher_on(name: str | None, site: Site) -> Launcher:
     """Returns the named launcher or the default one. Raises UserError if the site does not support it."""
     launcher = find_launcher(name) if name else default_launcher()
@@ -429,7 +435,7 @@ def launcher_on(name: str | None, site: Site) -> Launcher:
         raise UserError("this lab has no Slurm", "make it with 'assay lab up --slurm'")
     if not site.lab and launcher.name == "srun":
         check_controller()
-    if site.lab and launcher.name == "mpich":
+    if site.lab and hangs_in_labs(launcher):
         raise UserError(
             "MPICH 4.0 hangs at its end across lab hosts", "use --launcher mpich-wheel or --launcher openmpi"
         )

@@ -46,7 +46,7 @@ class IntelMpi:
         if site.name == "here":
             command += ["-bootstrap", "fork"]
         else:
-            command += ["-bootstrap", "ssh", "-machine", _machine_file(segments)]
+            command += ["-bootstrap", "ssh", "-machine", _machine_file(site, segments)]
         if site.agent:
             command += ["-bootstrap-exec", site.agent]
         if site.interface:
@@ -131,11 +131,12 @@ def _ranks_per_host(hosts: Sequence[str]) -> int:
     return counts.pop()
 
 
-def _machine_file(segments: Sequence[Segment]) -> str:
+def _machine_file(site: Site, segments: Sequence[Segment]) -> str:
     """Writes a machine file, a line "HOST:RANKS" for each host, and returns its path. It is removed when this program
-    ends."""
+    ends. A lab's head has its own /tmp, and sees the lab's folder."""
+    folder = Path(site.agent).parent if site.lab and site.agent else None
     hosts = Counter(host for segment in segments for host in segment.hosts)
-    with tempfile.NamedTemporaryFile("w", prefix="assay-machines-", delete=False) as file:
+    with tempfile.NamedTemporaryFile("w", prefix="assay-machines-", dir=folder, delete=False) as file:
         file.writelines(f"{host}:{ranks}\n" for host, ranks in hosts.items())
     atexit.register(Path(file.name).unlink, missing_ok=True)
     return file.name
