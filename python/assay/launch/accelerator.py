@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay.errors import REPAIR, UserError
-from assay.launch.engines import engines_folder
+from assay.launch.engines import check_preloadable, engines_folder
 from assay.launch.mpis import flavour_for
 
 
@@ -22,6 +22,7 @@ def library(mpi: str) -> Path:
             f"the accelerator for {mpi} is not built: no {path.name} in {path.parent}",
             f"{REPAIR}, or measure without it: --stock",
         )
+    check_preloadable()
     return path
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import REPAIR, UserError
-from assay.launch.engines import engines_folder
+from assay.launch.engines import check_preloadable, engines_folder
 from assay.measure.recorded_program import ENDING, run_recorded
 
 
@@ -55,6 +55,7 @@ def record_program(folder: Path, program: Sequence[str], recording: Recording = 
 
     Raises UserError when it cannot be started.
     """
+    check_preloadable()
     make_private(folder)
     command: list[str | Path] = [recorder(), "record", *recording.arguments(), folder, "--", *program]
     # SIGUSR1 asks for a profile while the program runs.

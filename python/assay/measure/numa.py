@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from assay.errors import REPAIR, SOURCE, UserError
-from assay.launch.engines import MeasurementDescription, Metric, Parameter, engines_folder
+from assay.launch.engines import MeasurementDescription, Metric, Parameter, check_preloadable, engines_folder
 from assay.measure.kept_sources import keep_sources
 from assay.measure.recorded_program import run_recorded
 from assay.measure.session import Session
@@ -107,6 +107,7 @@ def record_program(folder: Path, program: Sequence[str], recording: NumaRecordin
 
     Raises UserError when it cannot be started.
     """
+    check_preloadable()
     folder.mkdir(
         mode=0o700, parents=True, exist_ok=True
     )  # a profile holds paths and names of the user's work
