@@ -3,6 +3,10 @@
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
+set(ASSAY_FMT fmt::fmt)
+if(ASSAY_PORTABLE)
+  set(ASSAY_FMT fmt::fmt-header-only)  # Debian has no static libfmt
+endif()
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(tsl-robin-map REQUIRED)

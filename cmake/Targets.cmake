@@ -58,6 +58,29 @@ function(assay_program name)
   install(TARGETS ${name} RUNTIME DESTINATION assay/bin)
 endfunction()
 
+# Adds an executable of bin/ for an MPI, NAME-MPI; further arguments are its sources. For an ABI (ASSAY_PORTABLE) it is
+# libNAME-MPI.so, without an MPI library, and a program that loads both. Sets TARGET to what compiles the sources.
+function(assay_mpi_program name mpi target)
+  set(program ${name}-${mpi})
+  if(ASSAY_PORTABLE)
+    assay_program(${program} ${PROJECT_SOURCE_DIR}/engines/probe/abi_main.c)
+    target_link_libraries(${program} PRIVATE ${CMAKE_DL_LIBS})
+    if(mpi STREQUAL openmpi)
+      target_compile_definitions(${program} PRIVATE ASSAY_OPEN_MPI)
+    endif()
+    set(program lib${program})
+    add_library(${program} MODULE ${ARGN})
+    assay_target(${program})
+    set_target_properties(${program} PROPERTIES PREFIX "" LINKER_LANGUAGE CXX
+                          LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+    target_link_options(${program} PRIVATE -Wl,--exclude-libs,ALL)
+    install(TARGETS ${program} LIBRARY DESTINATION assay/bin)
+  else()
+    assay_program(${program} ${ARGN})
+  endif()
+  set(${target} ${program} PARENT_SCOPE)
+endfunction()
+
 # Adds the library bin/libNAME.so, which is loaded into other programs: without core, without exceptions, linked to the C
 # library only, since the program has chosen its other libraries. Further arguments are its sources.
 function(assay_injected target name)

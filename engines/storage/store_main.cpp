@@ -13,7 +13,9 @@
 
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/main.hpp"
@@ -215,10 +217,19 @@ void print_obstacle(const std::string& program) {
     fmt::print("{}\n", result.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
+// Closes all descriptors but the standard ones; closefrom() came with glibc 2.34.
+void close_descriptors() {
+    std::vector<int> open;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+        open.push_back(std::stoi(entry.path().filename().string()));
+    for (const int fd : open)
+        if (fd > STDERR_FILENO) close(fd);  // the folder's own is closed already
+}
+
 // Gives up everything that was inherited from the job that has started this process: descriptors,
 // working directory, CPU affinity, and the soft limit on open files.
 void detach_from_job() {
-    closefrom(3);
+    close_descriptors();
     if (chdir("/")) throw Error("cannot change to /");
     cpu_set_t all;
     memset(&all, 0xff, sizeof all);

@@ -15,7 +15,17 @@ def _exit_interrupted(*_: object) -> None:
     os._exit(130)  # EXIT_INTERRUPTED, without an import of Assay
 
 
+OLDEST = (3, 11)  # pip holds others off; a copied package meets them
+
+
 def main() -> int:
+    if sys.version_info < OLDEST:
+        here = ".".join(map(str, sys.version_info[:3]))
+        print(
+            f"assay: Python 3.11 or newer is needed, and this is {here}; fix: install it with a newer one",
+            file=sys.stderr,
+        )
+        return 2
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     handled = [
         number for number, handler in handlers.items() if handler != signal.SIG_IGN
@@ -29,7 +39,9 @@ def main() -> int:
         for verb in cli.verbs_of(sys.argv[1:]):
             cli.load(verb)
     except Exception as error:  # a module is missing or damaged
-        print(f"assay: cannot start: {type(error).__name__}: {error}; fix: make setup", file=sys.stderr)
+        checkout = os.path.isfile(os.path.join(os.path.dirname(__file__), "..", "..", "CMakeLists.txt"))
+        fix = "make setup" if checkout else "pip install --force-reinstall assay"
+        print(f"assay: cannot start: {type(error).__name__}: {error}; fix: {fix}", file=sys.stderr)
         return 2
 
     def begin() -> None:

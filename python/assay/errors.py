@@ -4,6 +4,14 @@
 no traceback. Any other exception that arrives there is reported as a defect of Assay.
 """
 
+from pathlib import Path
+
+IN_CHECKOUT = (Path(__file__).resolve().parents[2] / "CMakeLists.txt").is_file()
+# The command that brings back what is missing of Assay itself.
+REPAIR = "make setup" if IN_CHECKOUT else "pip install --force-reinstall assay"
+# The fix where the wheel's engines cannot run, or have no such part.
+SOURCE = "build Assay from its source: make setup in a checkout"
+
 # Exit codes, the same for every verb.
 EXIT_PASS = 0
 EXIT_FAIL = 1

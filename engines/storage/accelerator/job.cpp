@@ -36,7 +36,11 @@ std::string check_mpi() {
 #ifdef OMPI_MAJOR_VERSION
     char expected[64];
     std::snprintf(expected, sizeof expected, "Open MPI v%d.", OMPI_MAJOR_VERSION);
-    const bool same = std::strstr(text, expected) != nullptr;
+    // 4 and 5 have one ABI (libmpi.so.40).
+    const bool has_abi_of_4 =
+        std::strstr(text, "Open MPI v4.") || std::strstr(text, "Open MPI v5.");
+    const bool same = std::strstr(text, expected) != nullptr ||
+                      (has_abi_of_4 && (OMPI_MAJOR_VERSION == 4 || OMPI_MAJOR_VERSION == 5));
 #else
     const std::string expected = "MPICH " + std::string(MPICH_VERSION).substr(0, 1);
     const bool same =

@@ -21,11 +21,12 @@ constexpr int exit_unusable = 2;                        // exit code: no result,
 constexpr Nanoseconds progress_interval = 200'000'000;  // between two progress messages
 
 // The file name of the library that provides MPI_File_open. LD_PRELOAD does not tell, because the
-// loader only warns if it cannot preload a library.
+// loader only warns if it cannot preload a library. Its address is looked up, not linked: an engine
+// for an ABI of MPI also loads where there is none, to describe itself.
 std::string io_library() {
     Dl_info info{};
-    if (!dladdr(reinterpret_cast<void*>(&MPI_File_open), &info) || !info.dli_fname)
-        return "unknown";
+    void* const open = dlsym(RTLD_DEFAULT, "MPI_File_open");
+    if (open == nullptr || !dladdr(open, &info) || !info.dli_fname) return "unknown";
     const std::string path = info.dli_fname;
     return path.substr(path.rfind('/') + 1);
 }

@@ -17,7 +17,7 @@ from rich.text import Text
 from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
 from assay.commands.specifications import read_specification
-from assay.errors import EXIT_FAIL, EXIT_PASS, UserError
+from assay.errors import EXIT_FAIL, EXIT_PASS, REPAIR, SOURCE, UserError
 from assay.explain.evidence import Evidence
 from assay.explain.machine import topology
 from assay.judge import Specification, doubt, judge
@@ -25,7 +25,8 @@ from assay.judge.doubt import planted_machine
 from assay.judge.inventory_file import inventory_of, not_counted, to_toml
 from assay.launch import simulator
 from assay.launch.engines import describe, engines_folder, probe
-from assay.launch.launchers import LAUNCHERS
+from assay.launch.launchers import LAUNCHERS, default_launcher
+from assay.launch.mpis import is_for_abi, loaded_library
 from assay.measure.node import read_contexts
 from assay.records.schema import Context
 from assay.records.units import format_as
@@ -63,6 +64,14 @@ SHOWN_FACTS: dict[str, str | None] = {
 }
 
 SHOWN_FORMATS = {"pcie.width": "x{}", "pcie.device_share": "{} of what the device can do"}
+
+
+# What a checkout has and the wheel has not: it needs libraries of the site's, or has another licence.
+NOT_IN_WHEEL = (
+    "exact NUMA profiles (assay numa cc, --exact)",
+    "simulated networks (SimGrid)",
+    "the HDF5 benchmark of assay io",
+)
 
 
 @dataclass
@@ -138,22 +147,38 @@ def _engines() -> list[Check]:
     try:
         description = describe(probe())
     except UserError as error:
-        return [Check("engines", "assay-probe", "missing", error.what, "make setup")]
+        return [Check("engines", "assay-probe", "missing", error.what, error.fix)]
     found = f"version {description.version}, {len(description.measurements)} measurements, {engines_folder()}"
-    return [Check("engines", "assay-probe", "ok", found)]
+    lacks = NOT_IN_WHEEL if is_for_abi() else ()
+    return [
+        Check("engines", "assay-probe", "ok", found),
+        *(Check("engines", part, "note", "not in the wheel", SOURCE) for part in lacks),
+    ]
 
 
 def _launchers() -> list[Check]:
     checks = []
+    default = _default_name()
     for launcher in LAUNCHERS:
+        reason = launcher.unavailable()
         engine = f"engine {launcher.flavour}" if launcher.flavour else "node measurements, no MPI"
-        checks.append(_launcher(launcher.name, launcher.unavailable(), engine))
+        if reason is None and launcher.flavour and is_for_abi():
+            engine += f" with {loaded_library(launcher.flavour, launcher.program())}"
+            engine += ", for the mpirun on PATH" if launcher.name == default else ""
+        checks.append(_launcher(launcher.name, reason, engine))
     if not any(c.state == "ok" and c.name != "local" for c in checks):
-        checks.append(Check("launchers", "any MPI", "missing", "none can be used", "make setup"))
-    checks.append(
-        _launcher("simgrid", simulator.unavailable(), "simulated networks: assay model, assay simulate")
-    )
+        checks.append(Check("launchers", "any MPI", "missing", "none can be used", REPAIR))
+    if not is_for_abi():
+        simulates = "simulated networks: assay model, assay simulate"
+        checks.append(_launcher("simgrid", simulator.unavailable(), simulates))
     return checks
+
+
+def _default_name() -> str:
+    try:
+        return default_launcher().name
+    except UserError:
+        return ""
 
 
 def _launcher(name: str, reason: str | None, engine: str) -> Check:

@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.errors import UserError
-from assay.launch.engines import engines_folder
+from assay.errors import REPAIR, UserError
+from assay.launch.engines import check_preloadable, engines_folder
+from assay.launch.mpis import flavour_for
 
 
 def library(mpi: str) -> Path:
     """The accelerator for an MPI ("openmpi", "mpich", "mpich-wheel"). Raises UserError if it is not built."""
-    path = engines_folder() / f"libassay-io-{mpi}.so"
+    path = engines_folder() / f"libassay-io-{flavour_for(mpi)}.so"
     if not path.is_file():
         raise UserError(
             f"the accelerator for {mpi} is not built: no {path.name} in {path.parent}",
-            "build it with 'make setup', or measure without it: --stock",
+            f"{REPAIR}, or measure without it: --stock",
         )
+    check_preloadable()
     return path
 
 

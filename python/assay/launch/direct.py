@@ -82,6 +82,9 @@ class Direct:
         self.heartbeat_ms = heartbeat_ms
         self.start_s = start_s
 
+    def program(self) -> str | None:
+        return None
+
     def unavailable(self) -> str | None:
         try:
             probe("")

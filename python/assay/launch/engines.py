@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import os
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from assay.errors import UserError
+from assay.errors import IN_CHECKOUT, REPAIR, UserError
+from assay.launch.obstacles import cannot_start
 from assay.records.schema import SCHEMA_VERSION, Scalar
 from assay.records.units import parse_size
 
@@ -123,23 +125,38 @@ def probe(flavour: str = "") -> Path:
     name = f"assay-probe-{flavour}" if flavour else "assay-probe"
     path = engines_folder() / name
     if not path.is_file():
-        reason = f"no {flavour} development files were found when the engines were built" if flavour else ""
-        raise UserError(
-            f"the engine {name} is not built" + (f": {reason}" if reason else ""),
-            "see 'assay doctor', then 'make setup'",
-        )
+        raise _missing(path, flavour)
     return path
+
+
+def engine_library(name: str) -> Path:
+    """The library of an engine that is built for an ABI of MPI; the engine of that name loads it."""
+    return engines_folder() / f"lib{name}.so"
+
+
+def check_preloadable() -> None:
+    """Raises UserError if no library of this folder can be in $LD_PRELOAD, which spaces and colons separate."""
+    folder = str(engines_folder().resolve())
+    if re.search(r"[\s:]", folder):
+        raise UserError(
+            f"a library in '{folder}' cannot be loaded into programs: LD_PRELOAD takes no path with a space or a colon",
+            "install Assay in a folder without",
+        )
 
 
 def storage_bench(flavour: str) -> Path:
     """Returns the executable that measures parallel I/O through an MPI's MPI-IO. Raises UserError."""
     path = engines_folder() / f"assay-io-bench-{flavour}"
     if not path.is_file():
-        raise UserError(
-            f"the engine {path.name} is not built: no {flavour} development files were found for it",
-            "see 'assay doctor', then 'make setup'",
-        )
+        raise _missing(path, flavour)
     return path
+
+
+def _missing(path: Path, flavour: str) -> UserError:
+    if not IN_CHECKOUT:
+        return UserError(f"{path} is missing: the package is incomplete", REPAIR)
+    reason = f": no {flavour} development files were found when the engines were built" if flavour else ""
+    return UserError(f"the engine {path.name} is not built{reason}", f"see 'assay doctor', then '{REPAIR}'")
 
 
 def flavours() -> list[str]:
@@ -156,13 +173,12 @@ def describe(executable: Path) -> Description:
         ).stdout
         description = msgspec.json.decode(output, type=Description)
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
-        raise UserError(
-            f"{executable} does not describe itself: {error}", "build it again: make setup"
-        ) from error
+        stderr = getattr(error, "stderr", None) or b""
+        raise cannot_start(executable, error, stderr.decode(errors="replace")) from error
     if description.schema != SCHEMA_VERSION:
         raise UserError(
             f"{executable} writes record schema {description.schema}, not {SCHEMA_VERSION}",
-            "build it again: make setup",
+            REPAIR,
         )
     return description
 
@@ -190,7 +206,7 @@ def _ask_engine(*arguments: str) -> None:
             timeout=DESCRIBE_LIMIT_S,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise UserError(f"{executable} does not answer: {error}", "build it again: make setup") from error
+        raise UserError(f"{executable} does not answer: {error}", REPAIR) from error
     if result.returncode:
         last = result.stderr.strip().rpartition("\n")[2].removeprefix("assay-probe: ")
         message, _, fix = last.partition("; fix: ")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import msgspec
 from ClusterShell.NodeSet import NodeSet
 
-from assay.errors import UserError
+from assay.errors import REPAIR, UserError
 from assay.records.schema import (
     AnyRecord,
     Context,
@@ -169,7 +169,7 @@ class HostRenamer:
         """
         count = len(ranks.labels)
         if len(ranks.host_index) != count or not all(0 <= k < len(ranks.hosts) for k in ranks.host_index):
-            raise UserError("the engine's list of ranks contradicts itself", "build it again: make setup")
+            raise UserError("the engine's list of ranks contradicts itself", REPAIR)
         self.labels = list(ranks.labels)
         if len(self._listed) != count:
             return []

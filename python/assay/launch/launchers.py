@@ -22,9 +22,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from assay.errors import UserError
+from assay.errors import SOURCE, UserError
 from assay.launch.engines import flavours
 from assay.launch.identity import short_name
+from assay.launch.mpis import (
+    chosen_program,
+    first_of_kind,
+    flavour_for,
+    is_for_abi,
+    kind_of,
+    major_version,
+    missing_library,
+)
 from assay.launch.placement import Segment, Site, with_env
 from assay.launch.slurm_nodes import check_controller, node_names
 from assay.launch.vendors import Aprun, IntelMpi, Pals
@@ -45,6 +54,9 @@ class Launcher(Protocol):
 
     def unavailable(self) -> str | None:
         """Returns why the launcher cannot be used on this machine, with the fix; None if it can be used."""
+
+    def program(self) -> str | None:
+        """Returns the program that starts ranks, if it belongs to an MPI; None if there is none."""
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         """Returns the command that starts ``argv`` as the ranks of ``segments``."""
@@ -67,6 +79,9 @@ class Local:
     flavour = ""
 
     def unavailable(self) -> str | None:
+        return None
+
+    def program(self) -> str | None:
         return None
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
@@ -96,36 +111,30 @@ class Local:
 
 
 class OpenMpi:
-    """Open MPI's mpirun 4.x, without its start-up tree, so that no host is started through another."""
+    """Open MPI's mpirun, 4 and 5, without its start-up tree, so that no host is started through another."""
 
     name = "openmpi"
     flavour = "openmpi"
 
-    def _mpirun(self) -> str | None:
+    def program(self) -> str | None:
+        if is_for_abi():
+            return first_of_kind(["mpirun", "mpiexec", "mpirun.openmpi"], "openmpi")
         return shutil.which("mpirun.openmpi") or shutil.which("mpirun")
 
     def unavailable(self) -> str | None:
         if self.flavour not in flavours():
             return "no engine is built for Open MPI (Debian: apt-get install libopenmpi-dev, then make setup)"
-        if self._mpirun() is None:
+        program = self.program()
+        if program is None:
             return "no mpirun of Open MPI on PATH (Debian: apt-get install openmpi-bin)"
-        return None
+        return missing_library(self.flavour, program)
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
-        command = [self._mpirun() or "mpirun", "--oversubscribe"]
-        command += ["--mca", "orte_abort_on_non_zero_status", "1"]
-        if site.agent:
-            command += ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", site.agent]
-        if site.name != "here":
-            command += ["--mca", "plm_rsh_no_tree_spawn", "1"]
-        names = {host for segment in segments for host in segment.hosts}
-        # Open MPI cuts names at the first dot, and then takes two hosts for one.
-        if len(set(map(short_name, names))) < len(names):
-            command += ["--mca", "orte_keep_fqdn_hostnames", "1"]
+        program = self.program() or "mpirun"
+        command = [program, "--oversubscribe", *self._starting(program, site, segments)]
         if site.interface:
-            command += ["--mca", "oob_tcp_if_include", site.interface, "--mca", "pml", "ob1"]
+            command += ["--mca", "pml", "ob1"]
             command += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", site.interface]
-            command += ["--mca", "osc", "pt2pt"]  # one-sided over that interface; other components need RDMA
             command += ["--mca", "mpi_yield_when_idle", "1"]
             # Send, not put: a put requests each fragment, the request waits behind the data of the other
             # direction on the same socket, and the two directions between two hosts then take turns.
@@ -142,6 +151,28 @@ class OpenMpi:
             command += with_env(segment, argv)
         return site.wrap(command)
 
+    def _starting(self, program: str, site: Site, segments: Sequence[Segment]) -> list[str]:
+        """The options by which daemons start on the hosts. Open MPI 5 has PRRTE's, under other names."""
+        if is_for_abi() and major_version(program) >= 5:
+            agent = (
+                ["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent", site.agent] if site.agent else []
+            )
+            tree = ["--prtemca", "plm_ssh_no_tree_spawn", "1"] if site.name != "here" else []
+            interface = ["--prtemca", "prte_if_include", site.interface] if site.interface else []
+            return [*agent, *tree, *interface]
+        command = ["--mca", "orte_abort_on_non_zero_status", "1"]
+        if site.agent:
+            command += ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", site.agent]
+        if site.name != "here":
+            command += ["--mca", "plm_rsh_no_tree_spawn", "1"]
+        names = {host for segment in segments for host in segment.hosts}
+        # Open MPI cuts names at the first dot, and then takes two hosts for one.
+        if len(set(map(short_name, names))) < len(names):
+            command += ["--mca", "orte_keep_fqdn_hostnames", "1"]
+        if site.interface:  # one-sided over that interface; other components need RDMA
+            command += ["--mca", "oob_tcp_if_include", site.interface, "--mca", "osc", "pt2pt"]
+        return command
+
     def environment(self, site: Site) -> dict[str, str]:
         # Root runs it in labs, containers and on new machines; Open MPI requires both variables.
         return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -157,14 +188,21 @@ class OpenMpi:
 
 
 class Hydra:
-    """MPICH's mpiexec (Hydra): the system's, or that of PyPI's wheel next to this Python."""
+    """MPICH's mpiexec (Hydra): the system's, or that of PyPI's wheel next to this Python. ``candidates``: programs of
+    the MPI that the engine is linked with; ``of_abi``: those of any MPI of its ABI, the user's choice first."""
 
-    def __init__(self, name: str, candidates: Sequence[str]) -> None:
+    def __init__(self, name: str, candidates: Sequence[str], of_abi: Sequence[str] = ()) -> None:
         self.name = name
-        self.flavour = name
         self._candidates = candidates
+        self._of_abi = of_abi
 
-    def _mpiexec(self) -> str | None:
+    @property
+    def flavour(self) -> str:
+        return flavour_for(self.name)
+
+    def program(self) -> str | None:
+        if is_for_abi():
+            return first_of_kind(self._of_abi, "mpich")
         return next((path for c in self._candidates if (path := shutil.which(c))), None)
 
     def unavailable(self) -> str | None:
@@ -172,12 +210,13 @@ class Hydra:
             return (
                 f"no engine is built for {self.name} (Debian: apt-get install libmpich-dev, then make setup)"
             )
-        if self._mpiexec() is None:
+        program = self.program()
+        if program is None:
             return "no mpiexec of MPICH (Debian: apt-get install mpich)"
-        return None
+        return missing_library(self.flavour, program)
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
-        command = [self._mpiexec() or "mpiexec"]
+        command = [self.program() or "mpiexec"]
         if site.agent:
             command += ["-launcher", "ssh", "-launcher-exec", site.agent]
         if site.interface:
@@ -212,6 +251,12 @@ class Srun:
     def flavour(self) -> str:
         return self._start()[1]
 
+    def program(self) -> str | None:
+        """The mpirun or mpiexec of the engine's MPI, which says where the library is."""
+        names = ["mpirun", "mpiexec", "mpiexec.hydra"]
+        kinds = ["openmpi"] if self.flavour == "openmpi" else ["mpich", "intelmpi"]
+        return next((path for kind in kinds if (path := first_of_kind(names, kind))), None)
+
     def _start(self) -> tuple[str, str]:
         """Returns the kind of PMI and the engine's flavour; PMIx and Open MPI if srun does not say what it has."""
         types, built = _pmi_types(), flavours()
@@ -231,7 +276,7 @@ class Srun:
             types_text = ", ".join(sorted(types))
             needs = "Open MPI needs pmix, MPICH pmi2, and an engine built for it"
             return f"this Slurm starts ranks by {types_text}; {needs}"
-        return None
+        return missing_library(flavour, self.program())
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         hosts = [host for segment in segments for host in segment.hosts]
@@ -323,8 +368,10 @@ LAUNCHERS: list[Launcher] = [
     IntelMpi(),
     Pals(),
     Aprun(),
-    Hydra("mpich", ["mpiexec.mpich", "mpiexec.hydra"]),
-    Hydra("mpich-wheel", [WHEEL_MPIEXEC]),
+    Hydra(
+        "mpich", ["mpiexec.mpich", "mpiexec.hydra"], ["mpiexec.hydra", "mpirun", "mpiexec", "mpiexec.mpich"]
+    ),
+    Hydra("mpich-wheel", [WHEEL_MPIEXEC], [WHEEL_MPIEXEC]),
     Srun(),
     Local(),
 ]
@@ -342,6 +389,21 @@ def find_launcher(name: str) -> Launcher:
     )
 
 
+def _by_path(order: list[Launcher]) -> list[Launcher]:
+    """The launchers with those of the mpirun on PATH first: an environment module's, for one. Engines that are linked
+    with their MPI stay with it. Raises UserError for an MPI that has no engine."""
+    if not is_for_abi() or not (program := chosen_program()):
+        return order
+    chosen = kind_of(program)
+    first = [
+        x for x in order if (own := x.program()) and (own == program or chosen == kind_of(own) is not None)
+    ]
+    if chosen is None and not first:
+        what = f"{program} is neither of Open MPI nor of an MPI with MPICH's ABI, and the wheel has engines for these"
+        raise UserError(what, SOURCE)
+    return first + [x for x in order if x not in first]
+
+
 def default_launcher() -> Launcher:
     """Returns srun inside an allocation, else the first MPI that works here. Raises UserError if none does."""
     order = [x for x in LAUNCHERS if x.flavour]
@@ -349,6 +411,7 @@ def default_launcher() -> Launcher:
         order.sort(key=lambda x: x.name != "srun")
     else:
         order = [x for x in order if x.name != "srun"]
+        order = _by_path(order)
     for launcher in order:
         if launcher.unavailable() is None:
             if order[0].name == "srun" != launcher.name:
@@ -359,6 +422,12 @@ def default_launcher() -> Launcher:
     raise UserError(f"no MPI can be used here ({reasons})", "see 'assay doctor'")
 
 
+def hangs_in_labs(launcher: Launcher) -> bool:
+    """Whether it is MPICH 4.0, which hangs at its end across the hosts of a lab."""
+    version = (major_version(launcher.program() or "") if is_for_abi() else 0) or 4
+    return launcher.name == "mpich" and version < 5
+
+
 def launcher_on(name: str | None, site: Site) -> Launcher:
     """Returns the named launcher or the default one. Raises UserError if the site does not support it."""
     launcher = find_launcher(name) if name else default_launcher()
@@ -366,7 +435,7 @@ def launcher_on(name: str | None, site: Site) -> Launcher:
         raise UserError("this lab has no Slurm", "make it with 'assay lab up --slurm'")
     if not site.lab and launcher.name == "srun":
         check_controller()
-    if site.lab and launcher.name == "mpich":
+    if site.lab and hangs_in_labs(launcher):
         raise UserError(
             "MPICH 4.0 hangs at its end across lab hosts", "use --launcher mpich-wheel or --launcher openmpi"
         )

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from assay.launch.engines import flavours
+from assay.launch.mpis import flavour_for, kind_of
 from assay.launch.stores import run_tool
 
 VERSION_LIMIT_S = 120  # against hangs
@@ -156,22 +157,10 @@ def _with_joined_libraries(command: Sequence[str], env: dict[str, str]) -> list[
     return _joined(contexts)
 
 
-def _version(launcher: str) -> str:
-    try:
-        result = subprocess.run(
-            [launcher, "--version"], capture_output=True, text=True, timeout=VERSION_LIMIT_S
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return result.stdout + result.stderr
-
-
 def _mpi_of_launcher(launcher: str) -> str | None:
-    version = _version(launcher).lower()
-    if "open mpi" in version or "openrte" in version:
-        return "openmpi"
-    if "hydra" not in version and "mpich" not in version:
-        return None
+    kind = kind_of(launcher)
+    if kind != "mpich":
+        return "mpich" if kind == "intelmpi" else kind
     wheel = (shutil.which(launcher) or "").startswith(f"{Path('.venv/bin').resolve()}{os.sep}")
     return "mpich-wheel" if wheel and "mpich-wheel" in flavours() else "mpich"
 
@@ -187,4 +176,5 @@ def _mpi_of_program(program: str) -> str | None:
         return None
     if int(match[1]) >= 40:
         return "openmpi"
-    return "mpich-wheel" if "site-packages" in match[2] or "/.venv/" in match[2] else "mpich"
+    is_wheel = "site-packages" in match[2] or "/.venv/" in match[2]
+    return flavour_for("mpich-wheel") if is_wheel else "mpich"

@@ -56,6 +56,9 @@ class Simulator:
         self.platform = platform.resolve()
         self.folder = folder
 
+    def program(self) -> str | None:
+        return None
+
     def unavailable(self) -> str | None:
         return unavailable()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from assay.errors import UserError
+from assay.errors import REPAIR, UserError
 from assay.launch.engines import engines_folder
 
 LIST_LIMIT_S = 60
@@ -192,7 +192,7 @@ def run_tool(arguments: list[str], limit_s: float) -> bytes:
     """The output of ``assay-store``. Raises UserError with its message."""
     tool = engines_folder() / "assay-store"
     if not tool.is_file():
-        raise UserError(f"no {tool.name} in {tool.parent}", "build it with 'make setup'")
+        raise UserError(f"no {tool.name} in {tool.parent}", REPAIR)
     try:
         result = subprocess.run([tool, *arguments], capture_output=True, timeout=limit_s)
     except subprocess.TimeoutExpired:

@@ -19,6 +19,9 @@ class Threads:
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
 
+    def program(self) -> str | None:
+        return None
+
     def unavailable(self) -> str | None:
         try:
             probe(self.flavour)

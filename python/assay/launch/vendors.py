@@ -17,6 +17,7 @@ from pathlib import Path
 
 from assay.errors import UserError
 from assay.launch.engines import flavours
+from assay.launch.mpis import first_of_kind, is_for_abi, missing_library
 from assay.launch.placement import Segment, Site, with_env
 
 FLAVOUR = "mpich"
@@ -29,21 +30,23 @@ class IntelMpi:
     name = "intelmpi"
     flavour = FLAVOUR
 
-    def _mpiexec(self) -> str | None:
+    def program(self) -> str | None:
         root = os.environ.get("I_MPI_ROOT")
-        return shutil.which("mpiexec.hydra", path=f"{root}/bin:{root}/intel64/bin") if root else None
+        below = shutil.which("mpiexec.hydra", path=f"{root}/bin:{root}/intel64/bin") if root else None
+        return below or (first_of_kind(["mpiexec.hydra"], "intelmpi") if is_for_abi() else None)
 
     def unavailable(self) -> str | None:
-        if self._mpiexec() is None:
+        program = self.program()
+        if program is None:
             return "no mpiexec.hydra below $I_MPI_ROOT (load Intel MPI's module, or source its setvars.sh)"
-        return None if self.flavour in flavours() else NO_ENGINE
+        return missing_library(self.flavour, program) if self.flavour in flavours() else NO_ENGINE
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
-        command = [self._mpiexec() or "mpiexec.hydra"]
+        command = [self.program() or "mpiexec.hydra"]
         if site.name == "here":
             command += ["-bootstrap", "fork"]
         else:
-            command += ["-bootstrap", "ssh", "-machine", _machine_file(segments)]
+            command += ["-bootstrap", "ssh", "-machine", _machine_file(site, segments)]
         if site.agent:
             command += ["-bootstrap-exec", site.agent]
         if site.interface:
@@ -70,16 +73,16 @@ class Pals:
     flavour = FLAVOUR
     tool = "mpiexec"
 
-    def _mpiexec(self) -> str | None:
+    def program(self) -> str | None:
         return shutil.which(self.tool) if shutil.which("palstat") else None
 
     def unavailable(self) -> str | None:
-        if self._mpiexec() is None:
+        if self.program() is None:
             return f"no {self.tool} of Cray's PALS on PATH (load the module cray-pals)"
-        return None if self.flavour in flavours() else NO_ENGINE
+        return missing_library(self.flavour, None) if self.flavour in flavours() else NO_ENGINE
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
-        command = [self._mpiexec() or self.tool]
+        command = [self.program() or self.tool]
         if site.name == "here":
             return site.wrap(command + _programs(segments, argv, lambda hosts: ["-n", str(len(hosts))]))
         return site.wrap(command + _programs(segments, argv, self._rank_options))
@@ -102,7 +105,7 @@ class Aprun(Pals):
     name = "aprun"
     tool = "aprun"
 
-    def _mpiexec(self) -> str | None:
+    def program(self) -> str | None:
         return shutil.which(self.tool)
 
     def _rank_options(self, hosts: Sequence[str]) -> list[str]:
@@ -128,11 +131,12 @@ def _ranks_per_host(hosts: Sequence[str]) -> int:
     return counts.pop()
 
 
-def _machine_file(segments: Sequence[Segment]) -> str:
+def _machine_file(site: Site, segments: Sequence[Segment]) -> str:
     """Writes a machine file, a line "HOST:RANKS" for each host, and returns its path. It is removed when this program
-    ends."""
+    ends. A lab's head has its own /tmp, and sees the lab's folder."""
+    folder = Path(site.agent).parent if site.lab and site.agent else None
     hosts = Counter(host for segment in segments for host in segment.hosts)
-    with tempfile.NamedTemporaryFile("w", prefix="assay-machines-", delete=False) as file:
+    with tempfile.NamedTemporaryFile("w", prefix="assay-machines-", dir=folder, delete=False) as file:
         file.writelines(f"{host}:{ranks}\n" for host, ranks in hosts.items())
     atexit.register(Path(file.name).unlink, missing_ok=True)
     return file.name

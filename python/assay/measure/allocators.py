@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.errors import UserError
+from assay.errors import REPAIR, UserError
 from assay.launch.engines import engines_folder
 from assay.launch.supervise import EngineProcess
 from assay.measure.session import option_arguments
@@ -82,7 +82,7 @@ class Allocator:
 def engine() -> Path:
     path = engines_folder() / "assay-alloc"
     if not path.is_file():
-        raise UserError(f"{path} is missing", "build it: make setup")
+        raise UserError(f"{path} is missing", REPAIR)
     return path
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.errors import UserError
-from assay.launch.engines import engines_folder
+from assay.errors import REPAIR, UserError
+from assay.launch.engines import check_preloadable, engines_folder
 from assay.measure.recorded_program import ENDING, run_recorded
 
 
@@ -26,7 +26,7 @@ class AttachedRecording:
 def recorder() -> Path:
     path = engines_folder() / "assay-heap"
     if not path.is_file():
-        raise UserError(f"{path} is missing", "build it: make setup")
+        raise UserError(f"{path} is missing", REPAIR)
     return path
 
 
@@ -55,6 +55,7 @@ def record_program(folder: Path, program: Sequence[str], recording: Recording = 
 
     Raises UserError when it cannot be started.
     """
+    check_preloadable()
     make_private(folder)
     command: list[str | Path] = [recorder(), "record", *recording.arguments(), folder, "--", *program]
     # SIGUSR1 asks for a profile while the program runs.

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from assay.errors import UserError
-from assay.launch.engines import MeasurementDescription, Metric, Parameter, engines_folder
+from assay.errors import REPAIR, SOURCE, UserError
+from assay.launch.engines import MeasurementDescription, Metric, Parameter, check_preloadable, engines_folder
 from assay.measure.kept_sources import keep_sources
 from assay.measure.recorded_program import run_recorded
 from assay.measure.session import Session
@@ -77,7 +77,7 @@ class NumaRecording:
 def recorder() -> Path:
     path = engines_folder() / "assay-numa"
     if not path.is_file():
-        raise UserError(f"{path} is missing", "build it: make setup")
+        raise UserError(f"{path} is missing", REPAIR)
     return path
 
 
@@ -95,7 +95,7 @@ def emulator() -> list[str | Path]:
     """The command that runs a program in QEMU's user mode. Raises UserError where a part is missing."""
     plugin = engines_folder() / "assay-numa-qemu.so"
     if not plugin.is_file():
-        raise UserError(f"{plugin} is missing", "build it: make setup")
+        raise UserError(f"{plugin} is missing", SOURCE)
     qemu = shutil.which("qemu-x86_64")
     if qemu is None:
         raise UserError("no qemu-x86_64", "Debian: apt-get install qemu-user")
@@ -107,6 +107,7 @@ def record_program(folder: Path, program: Sequence[str], recording: NumaRecordin
 
     Raises UserError when it cannot be started.
     """
+    check_preloadable()
     folder.mkdir(
         mode=0o700, parents=True, exist_ok=True
     )  # a profile holds paths and names of the user's work

@@ -24,6 +24,7 @@ from assay.judge import Specification, deciding_criteria, doubt, integrity, judg
 from assay.launch.engines import describe, probe
 from assay.launch.identity import HostRenamer
 from assay.launch.launchers import Launcher, Local
+from assay.launch.mpis import rank_command
 from assay.launch.placement import REMOTE, Segment, Site
 from assay.launch.simulator import simulates
 from assay.launch.supervise import EngineProcess, EngineResult, Limits, run_engine
@@ -453,8 +454,10 @@ def _engine_process(
     params: Mapping[str, schema.Scalar],
     flavour: str | None,
 ) -> EngineProcess:
-    engine = probe(launcher.flavour if flavour is None else flavour)
-    argv = launcher.command(site, segments, [str(engine), "run", measurement, *option_arguments(params)])
+    flavour = launcher.flavour if flavour is None else flavour
+    arguments = ["run", measurement, *option_arguments(params)]
+    command = rank_command(probe(flavour), flavour, launcher.program(), arguments)
+    argv = launcher.command(site, segments, command)
     hosts = [host for segment in segments for host in segment.hosts]
     here = site.name != REMOTE.name and not simulates(launcher)
     return EngineProcess(

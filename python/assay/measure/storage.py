@@ -17,6 +17,7 @@ from assay.errors import UserError
 from assay.launch.accelerator import environment
 from assay.launch.engines import MeasurementDescription, Metric, Parameter, describe, storage_bench
 from assay.launch.launchers import Launcher
+from assay.launch.mpis import rank_command
 from assay.launch.placement import Segment, Site
 from assay.launch.supervise import EngineProcess
 from assay.measure.progress import ProgressTracker
@@ -130,7 +131,8 @@ def _start_command(request: StorageRequest, number: int, hosts: list[str], varia
             required=True,
             until=options.until,
         )
-    argv = [str(engine), "run", request.measurement, *option_arguments(params)]
+    launcher, arguments = request.launcher, ["run", request.measurement, *option_arguments(params)]
+    argv = rank_command(engine, launcher.flavour, launcher.program(), arguments)
     command = request.launcher.command(request.site, [Segment(hosts, env)], argv)
     watched_hosts = [] if request.site.name == "here" else hosts
     return EngineProcess(command, request.launcher.environment(request.site), watched_hosts)

@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from assay.errors import UserError
+from assay.errors import REPAIR, UserError
 from assay.launch.engines import engines_folder
 from assay.numa.elf import build_id_of
 from assay.numa.recording import NOWHERE, RECORDERS, Recording, as_shown, as_text, check_recording
@@ -228,7 +228,7 @@ def _name_addresses(recording: Recording) -> dict[int, list[Location]]:
             timeout=SYMBOLS_LIMIT_S,
         )
     except FileNotFoundError:
-        raise UserError(f"{engines_folder() / 'assay-numa'} is missing", "build it: make setup") from None
+        raise UserError(f"{engines_folder() / 'assay-numa'} is missing", REPAIR) from None
     except subprocess.TimeoutExpired:
         raise UserError(f"naming the addresses took over {SYMBOLS_LIMIT_S} s", "record less") from None
     if done.returncode:
@@ -237,7 +237,7 @@ def _name_addresses(recording: Recording) -> dict[int, list[Location]]:
     decoder = msgspec.json.Decoder(list[tuple[str, str, int, str, bool]])
     named = [decoder.decode(line) for line in done.stdout.splitlines()]
     if len(named) != len(addresses):
-        raise UserError("assay-numa symbols did not name every address", "build it anew: make setup")
+        raise UserError("assay-numa symbols did not name every address", REPAIR)
     return {
         address: [Location(function, file, line, module) for function, file, line, module, _ in frames]
         for address, frames in zip(addresses, named, strict=True)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from assay.errors import UserError
+from assay.errors import REPAIR, UserError
 from assay.judge import overall, result
 from assay.profile.profiles import Profiles
 from assay.profile.sources import load_sources
@@ -74,9 +74,9 @@ def _template() -> bytes:
         if path.is_file():
             page = path.read_bytes()
             if page.count(MARKER) != 1:
-                raise UserError(f"{path}: not a report template", "build it again with 'make setup'")
+                raise UserError(f"{path}: not a report template", REPAIR)
             return page
-    raise UserError(f"the report's page is not built: no {_CHECKOUT}", "build it with 'make setup'")
+    raise UserError(f"the report's page is not built: no {_CHECKOUT}", REPAIR)
 
 
 def _lines(run: Run, profiles: Profiles) -> Iterator[bytes]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.commands.parser import Example
-from assay.errors import EXIT_PASS, UserError
+from assay.errors import EXIT_PASS, SOURCE, UserError
 from assay.launch.engines import engines_folder
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def commands_of(language: str, arguments: Sequence[str], folder: Path) -> list[l
     is_clang = "clang" in Path(compiler[0]).name
     for part in (PASS, RUNTIME) if is_clang else (MACROS, RUNTIME):
         if not (engines / part).is_file():
-            raise UserError(f"{engines / part} is missing", "build it: make setup")
+            raise UserError(f"{engines / part} is missing", SOURCE)
     options = ["-g", f"-fpass-plugin={engines / PASS}"] if is_clang else GCC_OPTIONS
     if not is_clang and platform.machine() == "x86_64" and set(NOT_INLINE).isdisjoint(arguments):
         options = [*options, "-Xassembler", str(engines / MACROS)]
