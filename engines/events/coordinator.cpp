@@ -161,8 +161,9 @@ void Coordinator::begin(Nanoseconds time) {
         send(rank,
              std::make_shared<const Bytes>(encode_welcome(
                  {results_.labels[static_cast<std::size_t>(rank)], 0, 0, manager_.membership()})));
+    if (has_waited_) sink_.waiting({});
     phase_ = Phase::running;
-    start_ = last_progress_ = last_shown_ = time;
+    start_ = last_progress_ = last_built_ = last_shown_ = time;
 }
 
 void Coordinator::on_change(const PeerChange& change, Nanoseconds time) {
@@ -186,7 +187,7 @@ void Coordinator::remove(int rank, Nanoseconds time) {
                                   builders.size()));
     for (Loss& loss : losses_) loss.pending_builders.erase(rank);
     if (phase_ == Phase::running && !manager_.all_assigned())
-        losses_.push_back({rank, time, last_progress_, {builders.begin(), builders.end()}});
+        losses_.push_back({rank, time, last_built_, {builders.begin(), builders.end()}});
     results_.add_lost(rank);
     broadcast(encode_members(manager_.membership()));
     if (builders.empty() || manager_.membership().intersect(settings_.units.readouts).empty())
@@ -229,6 +230,8 @@ void Coordinator::on_done(const Done& done, Nanoseconds time) {
         throw Error("the ledger does not fit: " + problem, "this is a defect of Assay");
     closing_time_ += now() - begin;
     last_progress_ = time;
+    if (done.outcome.events_built == 0) return;  // a lost rank's events close too, incomplete
+    last_built_ = time;
     if (!losses_.empty()) record_resume(done.assignment.target.builder, assigned_at, time);
 }
 
@@ -241,7 +244,7 @@ void Coordinator::record_resume(int builder, Nanoseconds assigned_at, Nanosecond
     std::erase_if(losses_, [&](Loss& loss) {
         if (assigned_at >= loss.noticed) loss.pending_builders.erase(builder);
         if (!loss.pending_builders.empty()) return false;
-        results_.write_resume(loss.rank, seconds(time - loss.last_progress));
+        results_.write_resume(loss.rank, seconds(time - loss.last_built));
         return true;
     });
 }
@@ -288,8 +291,21 @@ void Coordinator::show_progress(Nanoseconds time) {
     last_shown_ = time;
 }
 
+// Reports the ranks that the start waits for, once a second.
+void Coordinator::show_awaited(Nanoseconds time) {
+    if (last_shown_ == 0) last_shown_ = time;
+    if (time - last_shown_ >= progress_interval) {
+        sink_.waiting(awaited_ranks());
+        last_shown_ = time;
+        has_waited_ = true;
+    }
+    context_.schedule_wake(last_shown_ + progress_interval);
+}
+
 void Coordinator::advance(Nanoseconds time) {
-    if (phase_ == Phase::running) {
+    if (phase_ == Phase::joining) {
+        show_awaited(time);
+    } else if (phase_ == Phase::running) {
         admit_returned(time);
         const bool time_is_up = settings_.duration > 0 && time - start_ >= settings_.duration;
         if (time_is_up || interrupted_) manager_.stop();
@@ -307,7 +323,7 @@ void Coordinator::advance(Nanoseconds time) {
     }
 }
 
-std::string Coordinator::describe_awaited() const {
+std::vector<int> Coordinator::awaited_ranks() const {
     std::vector<int> ranks;
     if (phase_ == Phase::joining) {
         for (std::size_t r = 0; r < identities_.size(); ++r)
@@ -318,6 +334,11 @@ std::string Coordinator::describe_awaited() const {
         for (const int rank : member_ranks())
             if (!last_reports_.contains(rank)) ranks.push_back(rank);
     }
+    return ranks;
+}
+
+std::string Coordinator::describe_awaited() const {
+    const std::vector<int> ranks = awaited_ranks();
     std::string names;
     for (std::size_t i = 0; i < std::min(ranks.size(), max_named); ++i)
         names += (i ? ", " : "") + results_.label(ranks[i]);

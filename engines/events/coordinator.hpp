@@ -52,8 +52,8 @@ private:
     // A lost rank, until all others build events again.
     struct Loss {
         int rank;
-        Nanoseconds noticed, last_progress;  // last_progress: before the loss
-        std::set<int> pending_builders;      // those that have not built an event since
+        Nanoseconds noticed, last_built;  // last_built: the last event before the loss was noticed
+        std::set<int> pending_builders;   // those that have not built an event since
     };
     void receive(int rank);
     void on_hello(int rank, const std::string& hello, Nanoseconds time);
@@ -72,7 +72,9 @@ private:
     void send(int rank, std::shared_ptr<const Bytes> message);
     void broadcast(Bytes message);
     std::vector<int> member_ranks() const;
+    std::vector<int> awaited_ranks() const;
     void show_progress(Nanoseconds time);
+    void show_awaited(Nanoseconds time);
 
     RankContext& context_;
     const Settings& settings_;
@@ -88,9 +90,10 @@ private:
     std::set<int> returned_;                // have said hello again
     std::set<int> last_reports_;
     std::vector<Loss> losses_;
-    Nanoseconds start_ = 0, last_progress_ = 0, last_shown_ = 0;
+    Nanoseconds start_ = 0, last_progress_ = 0, last_built_ = 0, last_shown_ = 0;
     Nanoseconds closing_time_ = 0;  // spent on closing groups since the last batch
     bool interrupted_ = false;
+    bool has_waited_ = false;  // at the start, for a rank that is late
 };
 
 }  // namespace assay::events

@@ -106,8 +106,8 @@ inline constexpr std::array build_metrics = {
     Metric{"events_reassigned", "1", Better::none,
            "given to another builder unit after theirs was lost"},
     Metric{"resume", "s", Better::lower,
-           "from the last progress before a rank was lost until all others build again; one "
-           "sample per death (lost: its rank)"},
+           "from the last event that was built before a rank was lost until all others build "
+           "again; one sample per death (lost: its rank)"},
     Metric{"backpressure", "s", Better::lower,
            "time in which a rank waited for credits or for a filter unit (waiting_for)"},
 };

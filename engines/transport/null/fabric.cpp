@@ -47,7 +47,8 @@ void Fabric::leave(int rank) {
     const Lock lock(mutex_);
     --active_;
     state(rank).ended = true;
-    if (survives()) {  // its connections close, behind all that it has sent
+    // Its connections close, behind all that it has sent. The notices of a death are planted.
+    if (survives() && !state(rank).dead) {
         discard_posted(rank);
         Nanoseconds last = time();
         for (const RankState& peer : states_)

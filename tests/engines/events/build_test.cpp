@@ -130,6 +130,39 @@ TEST_CASE("fragments of unequal sizes share messages") {
     unlink(path);
 }
 
+TEST_CASE("the time without a built event counts from the last one, not from the first closed") {
+    // Peers notice the death at different times: those before rank 0 close their events first.
+    for (const int lost : {1, 2, 3})
+        for (const std::string protocol : {"push", "pull"}) {
+            Faults faults = links_of_1_gb_per_s();
+            faults.deaths = {{.rank = lost,
+                              .kill_time = 2'000'000,
+                              .notice_delay = 50'000'000,
+                              .notice_spread = 2'000'000}};
+            const EventBuilderRun run(4, faults,
+                                      options_with({"--duration", "0.06", "--protocol", protocol}));
+            CHECK(run.failure() == "");
+            CAPTURE(lost);
+            CAPTURE(protocol);
+            CHECK(run.value("resume") >= 0.05);
+        }
+}
+
+TEST_CASE("the start names the ranks that it waits for") {
+    Faults faults = links_of_1_gb_per_s();
+    faults.transmit[2] = 100;  // B/s: its hello takes seconds
+    const EventBuilderRun run(3, faults,
+                              {"--fragment", "256", "--events", "3", "--duration", "0", "--slice",
+                               "10", "--timeout", "1000"});
+    check_clean(run, 3, 3);
+    std::vector<std::vector<int>> waits;
+    for (const Json& record : run.records)
+        if (record["kind"] == "waiting") waits.push_back(record["ranks"]);
+    REQUIRE(waits.size() >= 2);
+    CHECK(waits.front() == std::vector<int>{2});
+    CHECK(waits.back().empty());
+}
+
 TEST_CASE("a slow filter unit and a stalled builder unit delay others, and nothing is lost") {
     const EventBuilderRun slow(
         4, links_of_1_gb_per_s(),
