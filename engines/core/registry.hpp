@@ -54,6 +54,9 @@ struct Measurement {
     std::span<const Metric> metrics;
     std::optional<std::string> (*waived)();  // the reason why it cannot run here; none if it can
     void (*run)(const Options&, Bench&);
+    // Throws Error for settings and files that this number of ranks cannot use; null: none are
+    // read.
+    void (*check)(const Options&, int ranks) = nullptr;
 
     const Metric& metric(std::string_view name) const;  // throws Error if not declared
 };

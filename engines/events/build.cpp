@@ -8,6 +8,7 @@
 #include "core/interrupt.hpp"
 #include "events/measurements.hpp"
 #include "events/participant.hpp"
+#include "events/settings.hpp"
 
 namespace assay::events {
 namespace {
@@ -33,6 +34,8 @@ void report_to_manager(Transport& transport, const Error& error) {
 }
 
 }  // namespace
+
+void detail::check_build(const Options& options, int ranks) { read_settings(options, ranks); }
 
 void detail::run_build(const Options& options, Bench& bench) {
     Transport& transport = bench.transport;

@@ -20,6 +20,7 @@ inline constexpr int exit_unusable = 2;  // settings or files that cannot be use
 
 inline std::optional<std::string> recorded_by_build() { return "recorded by events.build"; }
 void run_build(const Options&, Bench&);
+void check_build(const Options&, int ranks);
 void run_all_to_all(const Options&, Bench&);
 inline void run_nothing(const Options&, Bench&) {}
 
@@ -144,7 +145,8 @@ inline constexpr Measurement build{"events.build",
                                    detail::build_parameters,
                                    detail::build_metrics,
                                    runs_anywhere,
-                                   detail::run_build};
+                                   detail::run_build,
+                                   detail::check_build};
 
 inline constexpr Measurement slices{"events.slices",
                                     Scope::group,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <numbers>
 
@@ -20,7 +21,21 @@ constexpr double max_deviations = 4;  // standard deviations
 
 std::string quoted(const std::string& text) { return printable(text.substr(0, 40)); }
 
-double parse_number(const std::string& text, double min, double max, const std::string& where) {
+// The factor of a size's unit: a bare k, m or g is binary as in dd and fio, kB is decimal; NaN for
+// others.
+double unit_factor(std::string unit) {
+    std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (unit.empty() || unit == "b") return 1;
+    const std::size_t power = std::string_view("kmg").find(unit[0]);
+    const std::string rest = unit.substr(1);
+    if (power == std::string::npos || (!rest.empty() && rest != "b" && rest != "i" && rest != "ib"))
+        return std::nan("");
+    return std::pow(rest == "b" ? 1000.0 : 1024.0, static_cast<double>(power + 1));
+}
+
+// A number; with `has_unit` a size such as 4096, 64KiB or 1.5 MB.
+double parse_number(const std::string& text, double min, double max, const std::string& where,
+                    bool has_unit = false) {
     std::size_t read = 0;
     double value = 0;
     try {
@@ -28,15 +43,23 @@ double parse_number(const std::string& text, double min, double max, const std::
     } catch (const std::exception&) {
         read = 0;
     }
-    if (read == 0 || read != text.size() || !(value >= min && value <= max))
+    const double factor = has_unit              ? unit_factor(text.substr(read))
+                          : read == text.size() ? 1
+                                                : std::nan("");
+    if (read == 0 || !(value * factor >= min && value * factor <= max))
         throw Error(
-            fmt::format("{}: \"{}\" is not a number from {} to {}", where, quoted(text), min, max),
-            "write for example: 0-7 fixed 4096");
-    return value;
+            fmt::format("{}: \"{}\" is not a {} from {:.0f} to {:.0f}{}", where, quoted(text),
+                        has_unit ? "size" : "number", min, max, has_unit ? " bytes" : ""),
+            "write for example: 0-7 fixed 64KiB");
+    return value * factor;
 }
 
 double parse_integer(const std::string& text, double min, const std::string& where) {
     return std::floor(parse_number(text, min, max_size, where));
+}
+
+double parse_size(const std::string& text, double min, const std::string& where) {
+    return std::floor(parse_number(text, min, max_size, where, true));
 }
 
 std::vector<std::string> fields_of(const std::string& line) {
@@ -83,20 +106,20 @@ Sizes::Source Sizes::parse(const std::vector<std::string>& fields, const std::st
     if (kind == "fixed") {
         expect(1);
         source.kind = Source::Kind::fixed;
-        source.a = source.mean = parse_integer(fields[2], 1, where);
+        source.a = source.mean = parse_size(fields[2], 1, where);
         source.largest = static_cast<std::uint32_t>(source.a);
     } else if (kind == "uniform") {
         expect(2);
         source.kind = Source::Kind::uniform;
-        source.a = parse_integer(fields[2], 1, where);
-        source.b = parse_integer(fields[3], source.a, where);
+        source.a = parse_size(fields[2], 1, where);
+        source.b = parse_size(fields[3], source.a, where);
         source.mean = (source.a + source.b) / 2;
         source.largest = static_cast<std::uint32_t>(source.b);
     } else if (kind == "normal") {
         expect(2);
         source.kind = Source::Kind::normal;
-        source.a = source.mean = parse_number(fields[2], 1, max_size, where);
-        source.b = parse_number(fields[3], 0, max_size / (2 * max_deviations), where);
+        source.a = source.mean = parse_number(fields[2], 1, max_size, where, true);
+        source.b = parse_number(fields[3], 0, max_size / (2 * max_deviations), where, true);
         source.largest =
             static_cast<std::uint32_t>(std::floor(source.a + max_deviations * source.b));
     } else if (kind == "choice") {
@@ -106,7 +129,7 @@ Sizes::Source Sizes::parse(const std::vector<std::string>& fields, const std::st
             const std::vector<std::string> parts = split(fields[i], ':');
             if (parts.size() != 2)
                 throw wrong(fmt::format("\"{}\" is no SIZE:WEIGHT", quoted(fields[i])));
-            const auto size = static_cast<std::uint32_t>(parse_integer(parts[0], 1, where));
+            const auto size = static_cast<std::uint32_t>(parse_size(parts[0], 1, where));
             const double weight = parse_number(parts[1], 0, 1e12, where);
             total += weight;
             source.mean += weight * size;

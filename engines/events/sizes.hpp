@@ -4,7 +4,7 @@
 //
 // A file gives a distribution for each source; a line is `SOURCES KIND NUMBERS`:
 //
-//     0-7   fixed 4096
+//     0-7   fixed 64KiB              or 65536, 64k; kB is decimal
 //     8     uniform 100 300
 //     9,11  normal 1000 200          clipped to four standard deviations, and to 1 byte
 //     *     choice 200:9 4000:1      sizes and their weights; * is every source not named

@@ -27,6 +27,7 @@ void print_usage(std::FILE* stream, std::string_view program, std::span<const Me
                "usage: {0} --describe\n"
                "       {0} --identity\n"
                "       {0} --check-transport NAME\n"
+               "       {0} check MEASUREMENT RANKS [--param value ...]\n"
                "       {0} run MEASUREMENT [--param value ...]\n\n"
                "measurements:\n",
                program);
@@ -86,6 +87,13 @@ int engine_main(std::string_view program, std::span<const Measurement> table, in
         }
         if (command == "--check-transport" && argc > 2) {
             check_transport(argv[2]);
+            return 0;
+        }
+        if (command == "check" && argc > 3) {
+            const Measurement& measurement = find_measurement(table, argv[2]);
+            const Options options = Options::parse(measurement, {argv + 4, argv + argc});
+            if (measurement.check)
+                measurement.check(options, static_cast<int>(std::strtol(argv[3], nullptr, 10)));
             return 0;
         }
         if (command == "run" && argc > 2) return run(find_measurement(table, argv[2]), argc, argv);

@@ -10,7 +10,7 @@ import difflib
 import functools
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -169,10 +169,21 @@ def describe(executable: Path) -> Description:
 
 def check_transport_here(transport: str) -> None:
     """Checks with the engine whether this host can use a transport ("ofi:shm"). Raises UserError with its message."""
+    _ask_engine("--check-transport", transport)
+
+
+def check_settings(measurement: str, ranks: int, arguments: Sequence[str]) -> None:
+    """Lets the engine judge the settings and files of a measurement before ranks start. Raises UserError with its
+    message."""
+    _ask_engine("check", measurement, str(ranks), *arguments)
+
+
+def _ask_engine(*arguments: str) -> None:
+    """Runs the engine without MPI on a question whose answer is its exit code. Raises UserError with its message."""
     executable = probe()
     try:
         result = subprocess.run(
-            [executable, "--check-transport", transport],
+            [executable, *arguments],
             capture_output=True,
             text=True,
             errors="replace",

@@ -119,10 +119,17 @@ TEST_CASE("sizes have the given mean and bound, and are functions of source and 
         CHECK(sum / n == doctest::Approx(sizes.mean(source)).epsilon(0.03));
     }
     CHECK(sizes.mean(3) == 26);
+    const Sizes written =
+        Sizes::read("0 fixed 64MiB\n1 fixed 64k\n2 uniform 1kB 1.5KiB\n* choice 2m:1\n", "f", 4, 1);
+    CHECK(written.largest(0) == 64U << 20);
+    CHECK(written.largest(1) == 64U << 10);
+    CHECK(written.mean(2) == (1000 + 1536) / 2);
+    CHECK(written.largest(3) == 2U << 20);
     for (const char* invalid_line :
-         {"0 fixed\n", "0 fixed 0\n", "0 fixed 1e20\n", "0 uniform 5 4\n", "0 choice 5\n",
-          "0 choice 5:0\n", "0 poisson 3\n", "9 fixed 3\n", "0 fixed 3\n0 fixed 3\n", "0 fixed 3\n",
-          "1-x fixed 3\n", "0 normal nan 1\n"})
+         {"0 fixed 1GiB\n", "0 fixed 64MiBs\n", "0 fixed 64 MiB\n", "0k fixed 3\n", "0 fixed\n",
+          "0 fixed 0\n", "0 fixed 1e20\n", "0 uniform 5 4\n", "0 choice 5\n", "0 choice 5:0\n",
+          "0 poisson 3\n", "9 fixed 3\n", "0 fixed 3\n0 fixed 3\n", "0 fixed 3\n", "1-x fixed 3\n",
+          "0 normal nan 1\n"})
         CHECK_THROWS_AS(Sizes::read(invalid_line, "f", 5, 1), Error);
 }
 

@@ -85,6 +85,26 @@ def test_bad_input_is_one_line_and_starts_nothing(
     assert not run.exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0-3 fixed 64Mibs\n", 'line 1: "64Mibs" is not a size from 1 to 268435456 bytes'),
+        ("0-2 fixed 64MiB\n", "no sizes for source 3"),
+        ("* fixed 64MiB\n7 fixed 1\n", "line 2: there is no source 7"),
+    ],
+)
+def test_a_wrong_file_of_sizes_starts_nothing(
+    text: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = tmp_path / "sizes.txt"
+    sizes.write_text(text)
+    run = tmp_path / "run"
+    assert main(["eb", *ON_FOUR_RANKS, "--sizes-file", str(sizes), "-o", str(run)]) == 2
+    error = capsys.readouterr().err
+    assert expected in error and len(error.strip().splitlines()) == 1, error
+    assert not run.exists()
+
+
 def test_a_schedule_for_other_ranks_is_refused_with_its_line(tmp_path: Path) -> None:
     schedule = tmp_path / "schedule.txt"
     schedule.write_text("1 2 0\n")

@@ -22,7 +22,7 @@ from assay.errors import UserError
 from assay.events.figures import BUILD
 from assay.fabric import schedules
 from assay.launch.direct import Direct, check_transport
-from assay.launch.engines import describe, probe
+from assay.launch.engines import check_settings, describe, probe
 from assay.launch.hosts import host_list
 from assay.launch.launchers import Launcher, default_launcher, launcher_on
 from assay.launch.placement import HERE, Site
@@ -35,6 +35,7 @@ from assay.measure.events import (
     network_in_flight,
     per_rank,
 )
+from assay.measure.session import option_arguments
 from assay.records.foreign import require_plain
 from assay.records.schema import Scalar
 from assay.records.units import parse_in
@@ -242,6 +243,7 @@ def build_request(
     check_ranks(hosts, args.filters or 0, args.units or "folded")
     launcher, mpi = (simulated, None) if simulated else choose_launchers(args, site, len(hosts))
     params = engine_params(args, len(hosts))
+    check_settings(BUILD, len(hosts), option_arguments(params))
     if simulated is None and len(set(hosts)) > 1:
         params.setdefault("credits", network_credits(len(hosts)))
         if not args.synchronised and args.schedule_file is None:
