@@ -5,9 +5,11 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/facts.hpp"
+#include "core/host_counters.hpp"
 #include "core/identity.hpp"
 #include "core/main.hpp"
 #include "core/options.hpp"
@@ -64,7 +66,12 @@ int run(const Measurement& measurement, int argc, char** argv) {
         for (const Context& context : contexts()) sink.context(context.subject, context.facts);
     for_each_rank(argc, argv, [&](Transport& transport) {
         Bench bench{sink, transport};
+        const Counters before = read_host_counters();
         measurement.run(options, bench);
+        // Every rank reports its host: what held it back is no fault of the network.
+        if (transport.simulated()) return;
+        const Json facts = limit_facts(growth(before, read_host_counters()));
+        if (!facts.empty()) sink.context({.host = host_name()}, facts);
     });
     return 0;
 }

@@ -30,31 +30,9 @@ constexpr std::array problem_words = {"drop",    "discard",    "miss", "no_buf",
                                       "overrun", "pause",      "crc",  "_err"};
 constexpr std::uint32_t max_private_counters = 65536;  // adapters with many queues have thousands
 
-// /proc/net/snmp has two lines per protocol: names, then values.
-void read_snmp(DropCounters& counters) {
-    std::ifstream file(procfs("net/snmp"));
-    for (std::string names, values; std::getline(file, names) && std::getline(file, values);) {
-        std::istringstream name_fields(names), value_fields(values);
-        std::string protocol, name, skipped;
-        name_fields >> protocol;
-        value_fields >> skipped;
-        for (std::uint64_t value; name_fields >> name && value_fields >> value;) {
-            if (protocol == "Udp:" && name == "RcvbufErrors")
-                counters["udp.receive_buffer_errors"] = value;
-            if (protocol == "Udp:" && name == "InErrors") counters["udp.in_errors"] = value;
-            if (protocol == "Ip:" && name == "ReasmFails")
-                counters["ip.reassembly_failures"] = value;
-        }
-    }
-    std::ifstream snmp6(procfs("net/snmp6"));
-    std::string name;
-    for (std::uint64_t value; snmp6 >> name >> value;)
-        if (name == "Ip6ReasmFails") counters["ip6.reassembly_failures"] = value;
-}
-
 // /proc/net/softnet_stat has a line per processor; the second field counts packets that did not fit
 // into its queue.
-void read_softnet(DropCounters& counters) {
+void read_softnet(Counters& counters) {
     std::ifstream file(procfs("net/softnet_stat"));
     std::uint64_t dropped = 0;
     bool has_lines = false;
@@ -69,16 +47,27 @@ void read_softnet(DropCounters& counters) {
     if (has_lines) counters["softnet.dropped"] = dropped;
 }
 
-std::uint64_t value_of(const DropCounters& counters, const std::string& name) {
+std::uint64_t value_of(const Counters& counters, const std::string& name) {
     const auto entry = counters.find(name);
     return entry == counters.end() ? 0 : entry->second;
 }
 
+// Messages of which some fragments arrived and not all. The kernel counts a failure only when it
+// gives up, after 30 s; until then fragments are left over beside those of the whole messages.
+std::uint64_t incomplete(const Counters& growth, const std::string& ip, std::uint64_t fragments) {
+    const std::uint64_t arrived = value_of(growth, ip + ".fragments"),
+                        whole = value_of(growth, ip + ".reassembled");
+    // The sender's frames may be smaller than this host's.
+    const std::uint64_t each =
+        std::max(fragments, whole > 0 && fragments == 1 ? arrived / whole : 1);
+    const std::uint64_t left_over = arrived - std::min(arrived, whole * each);
+    return std::max(value_of(growth, ip + ".reassembly_failures"), left_over);
+}
+
 }  // namespace
 
-DropCounters read_drops(const std::string& interface) {
-    DropCounters counters;
-    read_snmp(counters);
+Counters read_drops(const std::string& interface) {
+    Counters counters = read_protocol_counters();
     read_softnet(counters);
     for (const char* counter : interface_counters) {
         const std::string text =
@@ -89,16 +78,18 @@ DropCounters read_drops(const std::string& interface) {
     return counters;
 }
 
-DropCounters growth(const DropCounters& before, const DropCounters& after) {
-    DropCounters difference;
-    for (const auto& [name, value] : after)
-        if (const auto earlier = value_of(before, name); value > earlier && before.contains(name))
-            difference[name] = value - earlier;
-    return difference;
+std::uint64_t fragments_of(std::uint64_t size, int mtu, int headers) {
+    constexpr int udp_header = 8;
+    const int room = (mtu - headers + udp_header) & ~7;  // of a fragment, a multiple of 8 B
+    if (mtu <= 0 || room <= 0 ||
+        size + static_cast<std::uint64_t>(headers) <= static_cast<std::uint64_t>(mtu))
+        return 1;
+    const auto bytes = static_cast<std::uint64_t>(room);
+    return (size + udp_header + bytes - 1) / bytes;
 }
 
 Losses attribute(std::uint64_t lost, std::uint64_t socket, std::uint64_t sender,
-                 const DropCounters& growth) {
+                 const Counters& growth, std::uint64_t fragments) {
     std::uint64_t remaining = lost;
     const auto attribute_to = [&remaining](std::uint64_t bound) {
         const std::uint64_t attributed = std::min(remaining, bound);
@@ -120,15 +111,16 @@ Losses attribute(std::uint64_t lost, std::uint64_t socket, std::uint64_t sender,
     losses.socket = attribute_to(socket);
     losses.softnet = attribute_to(softnet);
     losses.nic = attribute_to(dropped_by_driver + overrun + damaged);
-    losses.reassembly = attribute_to(value_of(growth, "ip.reassembly_failures") +
-                                     value_of(growth, "ip6.reassembly_failures"));
+    // A fragment that the sender dropped is missing here too: its queue comes first.
     losses.sender = attribute_to(sender);
+    losses.reassembly =
+        attribute_to(incomplete(growth, "ip", fragments) + incomplete(growth, "ip6", fragments));
     losses.unattributed = remaining;
     return losses;
 }
 
-DropCounters read_private_counters(const std::string& interface) {
-    DropCounters counters;
+Counters read_private_counters(const std::string& interface) {
+    Counters counters;
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return counters;
     ifreq request{};

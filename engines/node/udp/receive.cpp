@@ -256,7 +256,7 @@ Reception Receiver::receive(const SenderInfo& sender) {
         return sum;
     };
     const std::string& device = settings_.interface.name;
-    const DropCounters before = read_drops(device), private_before = read_private_counters(device);
+    const Counters before = read_drops(device), private_before = read_private_counters(device);
     const std::uint64_t dropped_before = dropped();
     // A process that the user has bound to some processors (numactl, taskset) stays there.
     const int numa = is_confined() ? -1 : settings_.interface.numa;
@@ -267,6 +267,8 @@ Reception Receiver::receive(const SenderInfo& sender) {
     reception.socket_drops = dropped() - dropped_before;
     reception.growth = growth(before, read_drops(device));
     reception.private_growth = growth(private_before, read_private_counters(device));
+    reception.fragments =
+        fragments_of(sender.hello.size, settings_.interface.mtu, settings_.address.headers());
     reception.details = {{"threads", settings_.threads},
                          {"sockets", sockets_.size()},
                          {"buffer", settings_.buffer},

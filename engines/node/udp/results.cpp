@@ -149,7 +149,7 @@ ReceptionResult evaluate(const Reception& r) {
     result.seconds = seconds(r.arrivals.last - r.arrivals.first);
     result.bandwidth = bandwidth(r, result.unique, r.arrivals.first_batch);
     result.losses = attribute(result.lost, r.socket_drops * r.arrivals.largest_block,
-                              r.end ? r.end->dropped : 0, r.growth);
+                              r.end ? r.end->dropped : 0, r.growth, r.fragments);
     set_doubts(r, result);
     return result;
 }
@@ -161,7 +161,7 @@ void report(Sink& sink, const Subject& subject, const Reception& r, const Recept
     if (r.end) details["sent"] = r.end->rate;
     records.add("bandwidth", result.bandwidth, result.bandwidth_doubt, details);
     records.add("loss", result.share(result.lost), result.loss_doubt,
-                {{"messages", result.expected}, {"lost", result.lost}});
+                {{"messages", result.expected}, {"lost", result.lost}, {"fragments", r.fragments}});
     records.add("duplicates", result.share(result.duplicates));
     records.add("reordered", result.share(result.reordered));
     records.add("foreign", static_cast<double>(r.arrivals.foreign));
@@ -183,9 +183,10 @@ void report(Sink& sink, const Subject& subject, const Reception& r, const Recept
     if (r.arrivals.first != 0) records.add("jitter", summarize(jitters), {});
     report_intervals(records, r);
     report_streams(records, r, result);
-    for (const DropCounters* counters : {&r.growth, &r.private_growth})
+    for (const Counters* counters : {&r.growth, &r.private_growth})
         for (const auto& [name, value] : *counters)
-            records.add("device_counter", static_cast<double>(value), "", {{"counter", name}});
+            if (!is_harmless(name))
+                records.add("device_counter", static_cast<double>(value), "", {{"counter", name}});
     if (const auto& c = r.arrivals.corruption)
         sink.corruption(udp_receive, subject, records.params(), c->message, c->offset, c->expected,
                         c->observed);

@@ -21,9 +21,10 @@ struct Reception {
     Arrivals arrivals{};
     bool interrupted = false;
     std::uint64_t socket_drops = 0;
-    DropCounters growth{};          // of the kernel's and the interface's counters
-    DropCounters private_growth{};  // of the adapter's private counters
-    Json details{};                 // record parameters: threads, buffers, ...
+    Counters growth{};            // of the kernel's and the interface's counters
+    Counters private_growth{};    // of the adapter's private counters
+    std::uint64_t fragments = 1;  // of a message
+    Json details{};               // record parameters: threads, buffers, ...
 };
 
 struct ReceptionResult {

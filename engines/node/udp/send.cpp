@@ -141,7 +141,7 @@ Error Sender::no_answer_error() const {
     };
     if (has_error(ECONNREFUSED))
         return Error(fmt::format("no process receives on {}, port {}", host, port_),
-                     fmt::format("start 'assay udp receive -H {}' there first", host));
+                     fmt::format("start 'assay udp receive -w {}' there first", host));
     if (has_error(ENETUNREACH, EHOSTUNREACH, ENETDOWN))
         return Error(
             fmt::format("there is no route to {} ({})", host, candidates_.front().address.text()),
@@ -154,7 +154,7 @@ Error Sender::no_answer_error() const {
     return Error(
         fmt::format("{} ({}) does not answer within {} s", host, candidates_.front().address.text(),
                     options_.text("wait")),
-        fmt::format("check that it is up, runs 'assay udp receive -H {}', and UDP port {} is open",
+        fmt::format("check that it is up, runs 'assay udp receive -w {}', and UDP port {} is open",
                     host, port_));
 }
 

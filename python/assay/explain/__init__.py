@@ -44,6 +44,7 @@ from assay.explain.heap import (
     heap_tiny,
     heap_variable,
 )
+from assay.explain.host_limits import host_limit, name_limits
 from assay.explain.late import late_start
 from assay.explain.loss import packet_loss
 from assay.explain.machine import topology
@@ -70,6 +71,7 @@ RULES: dict[str, Rule] = {
     "slow_adapter": slow_adapter,  # a slow adapter that was used while a much faster one was idle
     "shared_network": shared_network,  # another network measurement at the same time
     "topology": topology,  # a planted machine, hwloc variables that describe another one, cores without memory
+    "host_limit": host_limit,  # a quota, a shaper or full buffers of a host itself
     "late_start": late_start,  # a host that came long after the others
     "host_names": host_names,  # a machine that the host list names twice, or not at all
     "packet_loss": packet_loss,  # a host that loses packets that it sends or receives
@@ -129,6 +131,7 @@ def explain(
 def explain_evidence(evidence: Evidence) -> list[Finding]:
     """Returns all findings of the rules, faults first."""
     findings = [finding for rule in RULES.values() for finding in rule(evidence)]
+    name_limits(evidence, findings)
     return sorted(findings, key=lambda finding: ("fault", "warning", "advice").index(finding.severity))
 
 

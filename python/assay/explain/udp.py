@@ -1,14 +1,21 @@
-"""Finds where UDP messages were lost, from the receiving engine's counts of each drop point."""
+"""Finds where UDP messages were lost, from the receiving engine's counts of each drop point. What no counter of the
+receiving host has seen is held against those of the sending host and its pace, before the network is named."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from assay.explain.evidence import Evidence
-from assay.records.schema import Finding, Measurement
-from assay.records.units import format_share
+from assay.explain.host_limits import dropped_by_queues, grown, grown_counters, host_counters
+from assay.records.schema import Context, Finding, Measurement
+from assay.records.units import format_quantity, format_share
 
 NAME = "node.udp_receive"
+MIN_LATE_S = 0.01  # a sender that was later than this caught up faster than its pace
+# A sender that is late catches up at 1.25 times its rate (engines/node/udp/pace.hpp): so it sends five times the
+# messages that it owed before it is on time again, and each may meet a full queue.
+CATCH_UP = 1.25 / 0.25
 
 
 class DropPoint(NamedTuple):
@@ -47,32 +54,108 @@ DROP_POINTS = {
 }
 
 
+# Drop points that the receiving engine cannot see.
+ALL_POINTS = {
+    **DROP_POINTS,
+    "lost_burst": DropPoint(
+        "after the sender had been {late} late: it caught up at 1.25 times its rate, and a queue on the way may have "
+        "been full",
+        "let the sender keep its pace (--realtime, more --threads, no quota on its processors), and measure again",
+    ),
+}
+OF_THE_SENDER = ("lost_sender", "lost_burst")
+
+
 def udp_loss(evidence: Evidence) -> list[Finding]:
-    """Returns a finding for each drop point with losses; drops in the sender are only a warning."""
+    """Returns a finding for each drop point with losses; those that the sender has caused are only a warning."""
     findings = []
-    for metric, drop_point in DROP_POINTS.items():
+    for metric in DROP_POINTS:
         for record in evidence.measurements(NAME, metric):
-            count = record.summary.median if record.summary else 0.0
+            count = record.median
             if count <= 0:
                 continue
-            device = record.subject.device or "the interface"
-            loss = _loss_record(evidence, record)
-            share = count / float(loss.params["messages"]) if loss and loss.params.get("messages") else None
-            share_text = f" ({format_share(share)})" if share is not None else ""
-            finding = Finding(
-                rule="udp_loss",
-                cause=f"{record.subject.host} {device}: {count:.0f} messages{share_text} were lost "
-                + drop_point.where.format(device=device),
-                subject=record.subject,
-                side="none" if metric == "lost_sender" else "receive",
-                severity="warning" if metric == "lost_sender" else "fault",
-                effect=-share if share is not None else None,
-                evidence=[record.id, *([loss.id] if loss else [])],
-                details=_counters(evidence, record),
-                fix=drop_point.fix.format(device=device),
+            sender = _counters_of_sender(evidence, record)
+            parts = (
+                _not_seen(evidence, record, sender) if metric == "lost_unattributed" else [(metric, count)]
             )
-            findings.append(finding)
+            findings += [_finding(evidence, record, point, part, sender) for point, part in parts]
     return findings
+
+
+def _finding(
+    evidence: Evidence, record: Measurement, point: str, count: float, sender: Context | None
+) -> Finding:
+    drop_point, of_sender = ALL_POINTS[point], point in OF_THE_SENDER
+    device = record.subject.device or "the interface"
+    loss = _loss_record(evidence, record)
+    share = count / float(loss.params["messages"]) if loss and loss.params.get("messages") else None
+    share_text = f" ({format_share(share)})" if share is not None else ""
+    counters = _counters(evidence, record)
+    if of_sender and sender is not None:
+        counters += [f"{sender.subject.host}: {text}" for text in grown_counters(sender)]
+    return Finding(
+        rule="udp_loss",
+        cause=f"{record.subject.host} {device}: {count:.0f} messages{share_text} were lost "
+        + drop_point.where.format(device=device, late=format_quantity(_lateness(evidence, record), "s")),
+        subject=record.subject,
+        side="none" if of_sender else "receive",
+        severity="warning" if of_sender else "fault",
+        effect=-share if share is not None else None,
+        evidence=[record.id, *([loss.id] if loss else []), *([sender.id] if of_sender and sender else [])],
+        details=[*_of_fragments(point, loss, share), *counters],
+        fix=drop_point.fix.format(device=device),
+    )
+
+
+def _not_seen(evidence: Evidence, record: Measurement, sender: Context | None) -> Iterator[tuple[str, float]]:
+    """Splits the messages that no counter of the receiving host has seen, by what the sending host says. The counters
+    are upper bounds, as the engine's are."""
+    count = record.median
+    dropped = dropped_by_queues(sender) + grown(sender, "udp.send_buffer_errors") if sender else 0.0
+    dropped -= sum(
+        other.median for other in evidence.measurements(NAME, "lost_sender") if _same_reception(record, other)
+    )
+    if at_sender := max(0.0, min(count, dropped)):
+        yield "lost_sender", at_sender
+    if rest := count - at_sender:
+        late, offered, size = (
+            _lateness(evidence, record),
+            record.params.get("offered"),
+            record.params.get("size"),
+        )
+        owed = late * float(offered or 0) / float(size or 1)
+        yield ("lost_burst" if late > MIN_LATE_S and rest <= CATCH_UP * owed else "lost_unattributed"), rest
+
+
+def _lateness(evidence: Evidence, record: Measurement) -> float:
+    """The longest delay in s of a message at the sender."""
+    return max(
+        (
+            float(other.params.get("sender_late", 0.0))
+            for other in evidence.measurements(NAME, "longest_gap")
+            if _same_reception(record, other)
+        ),
+        default=0.0,
+    )
+
+
+def _counters_of_sender(evidence: Evidence, record: Measurement) -> Context | None:
+    contexts, sender = host_counters(evidence), str(record.params.get("sender"))
+    others = [context for host, context in contexts.items() if host != record.subject.host]
+    # The sender calls itself by its own name; of two hosts it is the other one.
+    return contexts.get(sender) or (others[0] if len(others) == 1 and len(set(evidence.hosts)) == 2 else None)
+
+
+def _of_fragments(point: str, loss: Measurement | None, share: float | None) -> list[str]:
+    """What the loss of packets is where a message is several: one lost packet loses the message."""
+    fragments = int(loss.params.get("fragments", 1)) if loss else 1
+    if loss is None or fragments < 2 or not share or point not in ("lost_reassembly", "lost_unattributed"):
+        return []
+    packets = 1 - (1 - min(share, 1.0)) ** (1 / fragments)
+    return [
+        f"a message of {loss.params.get('size')} B is cut into {fragments} fragments: {format_share(packets)} of lost "
+        "packets explain it; measure with --size 1472, or an MTU of 9000 everywhere"
+    ]
 
 
 def _same_reception(record: Measurement, other: Measurement) -> bool:

@@ -25,11 +25,10 @@ import msgspec
 
 from assay.errors import UserError
 from assay.launch.load import Load, LoadMeter
+from assay.launch.start import Start, name_awaited
 from assay.records.schema import (
-    LATE_FACT,
     AnyLine,
     AnyRecord,
-    Context,
     Failure,
     Hello,
     Progress,
@@ -44,7 +43,6 @@ TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 END_LIMIT_S = 30.0  # of a process that has closed its output; on a busy machine it may take seconds to end
 SILENCE_REPORT_S = 5.0  # between two calls of on_silence
-LATE_S = 10.0  # after most others, for a host that the start waited for; on a busy machine ranks start seconds apart
 
 
 @dataclass
@@ -105,7 +103,7 @@ def run_engine(
     processes = _Processes(token)
     meter = LoadMeter(token)
     result = EngineResult()
-    start = _Start(engine.hosts)
+    start = Start(engine.hosts, time.monotonic())
     try:
         processes.start(engine)
         result.failure = _read(
@@ -122,7 +120,7 @@ def run_engine(
     result.stderr = processes.stderr()
     if not result.interrupted and (result.failure or status != 0):
         result.failure = _complete_failure(result.failure, status, result.stderr, diagnose)
-        _name_awaited(result.failure, start)
+        name_awaited(result.failure, start)
     return result
 
 
@@ -221,7 +219,7 @@ def _processes_of(token: str) -> Iterator[int]:
 
 def _read(
     processes: _Processes,
-    start: _Start,
+    start: Start,
     second_engine: EngineProcess | None,
     limits: Limits,
     on_record: Callable[[AnyRecord], object],
@@ -253,11 +251,7 @@ def _read(
             continue
         message = _decode(line)
         if isinstance(message, Hello | Waiting):
-            start.add(message)
-            if isinstance(message, Waiting) and message.ranks:
-                on_silence(time.monotonic() - start.first_at, start.awaited)
-            for late in start.late_hosts():
-                on_record(late)
+            _follow_start(start, message, on_silence, on_record)
         elif isinstance(message, Ready):
             if second_engine is not None:
                 processes.start(second_engine)
@@ -284,63 +278,18 @@ def _read(
             deadline = start.first_at + limits.late
 
 
-class _Start:
-    """The ranks that have not come yet, and when each came. ``hosts``: of each rank."""
-
-    def __init__(self, hosts: Sequence[str]) -> None:
-        self._hosts = hosts
-        self._silent = set(range(len(hosts)))
-        self._came_at: dict[int, float] = {}
-        self._told = False
-        self.is_reported = False  # by rank 0, that it waits
-        self.first_at = time.monotonic()  # of the first rank
-
-    @property
-    def nobody(self) -> bool:
-        """No rank has come."""
-        return not self._came_at
-
-    @property
-    def awaited(self) -> list[str]:
-        """The hosts that the start waits for."""
-        return list(dict.fromkeys(self._hosts[rank] for rank in sorted(self._silent)))
-
-    def add(self, message: Hello | Waiting) -> None:
-        now = time.monotonic()
-        if isinstance(message, Hello):
-            if self.nobody:
-                self.first_at = now
-            silent = self._silent - {message.rank}
-        else:
-            silent = {rank for rank in message.ranks if 0 <= rank < len(self._hosts)}
-            self.is_reported = True
-        self._came_at |= dict.fromkeys(self._silent - silent, now)
-        self._silent, self._told = silent, False
-
-    def late_hosts(self) -> list[Context]:
-        """Once all are there: a context for each host that came long after most others."""
-        if self._silent or self._told or not self._hosts:
-            return []
-        self._told = True
-        usual = sorted(self._came_at.values())[(len(self._came_at) - 1) // 2]
-        late: dict[str, float] = {}
-        for rank, came_at in self._came_at.items():
-            if rank < len(self._hosts) and came_at - usual >= LATE_S:
-                host = self._hosts[rank]
-                late[host] = max(late.get(host, 0.0), came_at - usual)
-        return [
-            Context(subject=Subject(host=host), facts={LATE_FACT: round(seconds, 1)})
-            for host, seconds in late.items()
-        ]
-
-
-def _name_awaited(failure: Failure, start: _Start) -> None:
-    """Names the hosts of the ranks that rank 0 waited for when the start failed: the engine knows ranks alone."""
-    if not (start.is_reported and start.awaited):
-        return
-    failure.problem += f" (no answer from {', '.join(start.awaited)})"
-    if len(start.awaited) == 1:
-        failure.subject = Subject(host=start.awaited[0])
+def _follow_start(
+    start: Start,
+    message: Hello | Waiting,
+    on_silence: Callable[[float, Sequence[str]], object],
+    on_record: Callable[[AnyRecord], object],
+) -> None:
+    """Takes a message about the start: shows who is awaited, and records who came late."""
+    start.add(message, time.monotonic())
+    if isinstance(message, Waiting) and message.ranks:
+        on_silence(time.monotonic() - start.first_at, start.awaited)
+    for late in start.late_hosts():
+        on_record(late)
 
 
 def _has_failed(process: subprocess.Popen[bytes]) -> bool:
@@ -377,7 +326,7 @@ def _decode(line: bytes) -> AnyLine | None:
         return None
 
 
-def _silence_failure(start: _Start, limits: Limits) -> Failure:
+def _silence_failure(start: Start, limits: Limits) -> Failure:
     silent = start.awaited
     if silent:
         limit = limits.start if start.nobody or limits.late is None else limits.late

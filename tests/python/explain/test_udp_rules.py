@@ -7,7 +7,7 @@ import pytest
 
 from assay.explain import explain
 from assay.explain.udp import DROP_POINTS
-from assay.records.schema import AnyRecord, Finding, Measurement, Scalar, Subject, Summary
+from assay.records.schema import AnyRecord, Context, Finding, Measurement, Scalar, Subject, Summary
 
 MESSAGES = 6000
 
@@ -58,3 +58,38 @@ def test_the_drop_point_is_named_with_its_host_and_share(point: str) -> None:
 def test_only_the_host_that_loses_is_named() -> None:
     found = losses(*reception("h1", lost_unattributed=60.0), *reception("h2"))
     assert [finding.subject.host for finding in found] == ["h1"] and "in the network" in found[0].cause
+
+
+def sent_from(**grown: float) -> Context:
+    return Context(
+        id=9, subject=Subject(host="h0"), facts={f"grown.{k.replace('__', '.')}": v for k, v in grown.items()}
+    )
+
+
+def test_what_the_senders_own_queue_dropped_is_not_the_networks() -> None:
+    (found,) = losses(*reception(lost_unattributed=60.0), sent_from(queue__eth0__fq__dropped=75))
+    assert found.severity == "warning" and DROP_POINTS["lost_sender"].where in found.cause
+    assert "h0: queue.eth0.fq.dropped grew by 75" in found.details and 9 in found.evidence
+    network, sender = losses(*reception(lost_unattributed=60.0), sent_from(udp__send_buffer_errors=20))
+    assert (
+        "20 messages" in sender.cause and "40 messages" in network.cause and "in the network" in network.cause
+    )
+
+
+def test_a_sender_that_caught_up_is_named_and_not_the_network() -> None:
+    # 4213 messages a second: 50 ms late are 210 owed, and 1053 sent too fast.
+    late = received("longest_gap", 0.1, sender_late=0.05)
+    (found,) = losses(*reception(lost_unattributed=60.0), late)
+    assert found.severity == "warning" and "the sender had been 50 ms late" in found.cause
+    (found,) = losses(*reception(lost_unattributed=2000.0), late)
+    assert found.severity == "fault" and "in the network" in found.cause
+    (found,) = losses(*reception(lost_unattributed=60.0), received("longest_gap", 0.1, sender_late=0.002))
+    assert "in the network" in found.cause
+
+
+def test_messages_in_fragments_are_told_as_such() -> None:
+    records = reception(lost_reassembly=402.0)
+    records[0].params["fragments"] = 7  # type: ignore[union-attr]
+    (found,) = losses(*records)
+    assert "as fragments that did not all arrive" in found.cause and "in the network" not in found.cause
+    assert "cut into 7 fragments: 0.986 % of lost packets" in found.details[0]

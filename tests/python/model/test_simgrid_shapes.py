@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable())),
 ]
-GATE = [("cluster", 1), ("fat tree", 2), ("rows", 1)]
+GATE = [("cluster", 1), ("fat tree", 2), ("rows", 1), ("cross traffic", 1)]
 HIDDEN = [
     (kind, seed)
     for kind, number in (("cluster", 14), ("fat tree", 13), ("rows", 13))

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+using namespace assay;
 using namespace assay::node;
 namespace fs = std::filesystem;
 
@@ -47,7 +48,7 @@ private:
 
 TEST_CASE("counters of the kernel and the interface are read by name") {
     const FakeHost machine;
-    const DropCounters counters = read_drops("eth0");
+    const Counters counters = read_drops("eth0");
     CHECK(counters.at("softnet.dropped") == 17);
     CHECK(counters.at("ip.reassembly_failures") == 3);
     CHECK(counters.at("ip6.reassembly_failures") == 2);
@@ -57,7 +58,7 @@ TEST_CASE("counters of the kernel and the interface are read by name") {
     CHECK(counters.at("nic.rx_missed_errors") == 5);
     CHECK_FALSE(counters.contains("nic.rx_crc_errors"));
     machine.counter("rx_missed_errors", 9);
-    CHECK(growth(counters, read_drops("eth0")) == DropCounters{{"nic.rx_missed_errors", 4}});
+    CHECK(growth(counters, read_drops("eth0")) == Counters{{"nic.rx_missed_errors", 4}});
 }
 
 TEST_CASE("a host without /proc and /sys has no counters, and everything is unattributed") {
@@ -98,4 +99,28 @@ TEST_CASE("no more is attributed than was lost, since counters are of the whole 
     CHECK(losses.socket == 5);
     CHECK(losses.softnet == 3);
     CHECK(losses.nic + losses.sender + losses.unattributed == 0);
+}
+
+TEST_CASE("a message is cut into as many packets as its path needs") {
+    CHECK(fragments_of(1472, 1500, 28) == 1);
+    CHECK(fragments_of(1473, 1500, 28) == 2);
+    CHECK(fragments_of(8900, 1500, 28) == 7);
+    CHECK(fragments_of(8900, 9000, 28) == 1);
+    CHECK(fragments_of(8900, 1500, 48) == 7);  // IPv6
+}
+
+TEST_CASE("messages of which fragments are missing are known before the kernel gives them up") {
+    // 1000 messages of 7 fragments, of which 60 lack one: 940 are whole.
+    const Counters waiting{{"ip.fragments", 6940}, {"ip.reassembled", 940}};
+    const Losses losses = attribute(60, 0, 0, waiting, 7);
+    CHECK(losses.reassembly == 60);
+    CHECK(losses.unattributed == 0);
+    // A fragment that the sender's queue dropped is missing here, and is the sender's.
+    CHECK(attribute(60, 0, 60, waiting, 7).sender == 60);
+    // Of messages without any fragment nothing is known here.
+    CHECK(attribute(60, 0, 0, {{"ip.fragments", 6580}, {"ip.reassembled", 940}}, 7).unattributed ==
+          60);
+    CHECK(attribute(60, 0, 0, {{"ip.reassembly_failures", 50}}, 7).reassembly == 50);
+    // The sender's MTU is smaller than the receiver's.
+    CHECK(attribute(5, 0, 0, {{"ip.fragments", 700}, {"ip.reassembled", 100}}, 1).reassembly == 0);
 }
