@@ -130,7 +130,7 @@ def measure(fabric: Fabric, order: str, pace: str) -> list[Point]:
         point: Point = {"nodes": fabric.nodes, "order": order, "pace": pace, "share": round(share, 4)}
         points.append({**point, "by": FLOWS if flows else SIMGRID, "seconds": seconds})
     by_flows = float(points[0]["share"])
-    figure(name, [by_flows], 0.99 if order == CONFLICT_FREE else None, "higher", peer=points[0])
+    figure(name, [by_flows], 0.98 if order == CONFLICT_FREE else None, "higher", peer=points[0])
     if len(points) > 1:
         by_simgrid = float(points[1]["share"])
         figure(f"{name}.from_simgrid", [abs(by_flows / by_simgrid - 1)], 0.03, "lower", peer=points[1])
