@@ -383,13 +383,16 @@ void Readout::on_sent(int builder, std::uint32_t index, bool success) {
 void Readout::advance(Nanoseconds time) {
     regenerate();
     // One group at a time, so that messages that arrive meanwhile are handled in between.
+    // Production that had stopped goes on once groups are assigned.
+    const bool was_full = unassigned_.size() >= produce_ahead(settings_);
     const bool produced = produce(time);
     while (assign_next()) {
     }
     send_ready();
     if (send_rounds()) send_barrier_messages();
     else if (settings_.synchronised) send_barrier_messages();
-    if (produced && !free_buffers_.empty() && unassigned_.size() < produce_ahead(settings_))
+    if ((produced || was_full) && !free_buffers_.empty() &&
+        unassigned_.size() < produce_ahead(settings_))
         context_.schedule_wake(time);
     context_.counters.report.assigned_events = assigned_events_;
 }

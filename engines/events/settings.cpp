@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <iterator>
@@ -18,10 +19,10 @@ constexpr std::size_t max_file_bytes = 64 << 20;
 std::string read_text(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     std::string text;
-    if (file) {
-        text.resize(max_file_bytes + 1);
-        file.read(text.data(), static_cast<std::streamsize>(text.size()));
-        text.resize(static_cast<std::size_t>(file.gcount()));
+    std::array<char, 1 << 16> part;
+    while (file && text.size() <= max_file_bytes) {
+        file.read(part.data(), part.size());
+        text.append(part.data(), static_cast<std::size_t>(file.gcount()));
     }
     if (!file.eof() || text.size() > max_file_bytes)
         throw Error(fmt::format("{}: cannot be read", path),

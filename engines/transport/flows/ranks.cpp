@@ -1,5 +1,9 @@
 // The ranks of the flow transport, each a fiber.
+#include <sys/mman.h>
 #include <unistd.h>
+
+#include <map>
+#include <new>
 
 #include "core/error.hpp"
 #include "core/main.hpp"
@@ -36,6 +40,19 @@ public:
         throw Aborted(status);
     }
 
+    // Payloads keep no contents, so their memory is never touched: it is addresses alone.
+    std::byte* allocate(std::size_t bytes) override {
+        void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) throw std::bad_alloc();
+        sizes_[memory] = bytes;
+        return static_cast<std::byte*>(memory);
+    }
+    void release(std::byte* memory) override {
+        munmap(memory, sizes_[memory]);
+        sizes_.erase(memory);
+    }
+
     std::byte* create_window(std::size_t) override { refuse(); }
     void free_window() override {}
     Ticket get(void*, std::size_t, int, std::size_t) override { refuse(); }
@@ -54,6 +71,7 @@ private:
 
     flows::Simulation& simulation_;
     const int rank_;
+    std::map<void*, std::size_t> sizes_;  // B, of what is allocated
 };
 
 }  // namespace

@@ -136,7 +136,6 @@ void Shares::set_rate(Flow& flow, double rate, Nanoseconds time, Nanoseconds& en
 }
 
 void Shares::solve(Nanoseconds time) {
-    ++solutions_;
     changes_ = 0;
     solve_by_ = never;
     list_flows_of_links();

@@ -32,7 +32,6 @@ public:
     void advance(Nanoseconds time, std::vector<std::uint32_t>& ended);
     // B/s of the flow of a message; 0 before its first solution, and without one.
     double rate_of(std::uint32_t message) const;
-    std::uint64_t solutions() const { return solutions_; }
 
 private:
     struct Flow {
@@ -57,7 +56,6 @@ private:
     std::vector<Nanoseconds> ends_;  // of the flows, in the same order
     std::size_t changes_ = 0;        // starts and ends since the last solution
     Nanoseconds solve_by_ = never, longest_delay_ = 0;
-    std::uint64_t solutions_ = 0;
     // By link: what is left of its rate, the weights and the number of its unsolved flows; where
     // its flows begin in flows_of_links_, and how many it has.
     std::vector<double> left_, weights_;

@@ -156,3 +156,15 @@ TEST_CASE(
     planted.advance();
     CHECK(planted.transport.in_flight[1] == 1);
 }
+
+TEST_CASE("a readout unit that waits asks to be woken while groups wait for production") {
+    PlantedReadout planted({"--credits", "8", "--in-flight", "4"});
+    planted.advance();  // as many groups are produced ahead as may be
+    for (std::uint16_t slot = 0; slot < 8; ++slot) planted.assign(1, slot);
+    // As in a simulation: it runs again only at the time that it has asked for.
+    do {
+        planted.context.wake = 0;
+        planted.readout.advance(0);
+    } while (planted.context.wake != 0);
+    CHECK(planted.context.counters.report.assigned_events == 8);
+}

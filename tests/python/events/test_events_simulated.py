@@ -90,7 +90,7 @@ def test_flows_agree_with_simgrid_within_3_percent(scale, tmp_path: Path, order:
 @pytest.mark.acceptance("events")
 @WITHOUT_SIMGRID
 @pytest.mark.parametrize("nodes", [45, 64])
-@pytest.mark.parametrize("series", range(5))
+@pytest.mark.parametrize("series", range(6))
 def test_flows_agree_with_simgrid_at_scale(scale, tmp_path: Path, nodes: int, series: int) -> None:
     by_flows, by_simgrid = shares(scale, tmp_path, nodes, *scale.SERIES[series])
     assert by_flows == pytest.approx(by_simgrid, rel=0.03)
