@@ -40,6 +40,9 @@ class Flows:
     def unavailable(self) -> str | None:
         return unavailable()
 
+    def program(self) -> str | None:
+        return None
+
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         assert site.name == HERE.name
         return list(argv)
