@@ -131,12 +131,13 @@ if [ "$(cat "$work/venv/.assay" 2>/dev/null)" != "${tools[*]}" ]; then
     "$python" -m pip install -q "${tools[@]}" >>"$log" 2>&1
     echo "${tools[*]}" >"$work/venv/.assay"
 fi
+PYTHONPATH=python python3 -c 'from assay.version import commit; print(commit())' >"$work/commit.txt"
 say "compiling the engines (with two processors about ten minutes)"
 rm -rf "$work/raw" "$work/dist" "$work/engines/bin" # linked anew: the sysroot may be another
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 "$python" -m pip wheel . --no-deps --no-build-isolation -w "$work/raw" -C build-dir="$work/engines" \
-    -C cmake.args=-GNinja -C cmake.define.ASSAY_PORTABLE=ON \
+    -C cmake.args=-GNinja -C cmake.define.ASSAY_PORTABLE=ON -C cmake.define.ASSAY_COMMIT_FILE="$work/commit.txt" \
     -C cmake.define.CMAKE_TOOLCHAIN_FILE="$PWD/packaging/wheel/toolchain.cmake" >>"$log" 2>&1
 # Refuses symbols that are newer than this glibc, and libraries that a system may lack.
 PATH=$work/venv/bin:$PATH auditwheel repair --plat "manylinux_${glibc/./_}_x86_64" -w "$work/dist" "$work"/raw/*.whl \

@@ -211,8 +211,10 @@ std::string Mesh::connect_to(int peer, Nanoseconds limit) {
     const auto refused = [&](std::string reason) {
         return fail(now() < answer_deadline ? std::move(reason) : "it does not answer");
     };
+    // Whole milliseconds, rounded up: without an answer the deadline has passed afterwards.
+    const Nanoseconds left = std::max<Nanoseconds>(0, answer_deadline - now());
     if (!session::introduce(fd, self_.token, purpose,
-                            static_cast<int>((answer_deadline - now()) / 1'000'000)))
+                            static_cast<int>((left + 999'999) / 1'000'000)))
         return refused("what answers there does not belong to this job");
     const Hello ours = make_hello(peer);
     Hello peer_hello;
