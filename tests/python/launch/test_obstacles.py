@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assay.errors import SOURCE, UserError
 from assay.launch import obstacles
 from assay.launch.accelerator import library
-from assay.launch.engines import describe, probe
+from assay.launch.engines import describe, describe_storage, probe
 from assay.measure import heap_recorder
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -123,3 +124,20 @@ def test_a_folder_that_ld_preload_cannot_hold_is_refused(
         with pytest.raises(UserError, match="LD_PRELOAD takes no path with"):
             use()
     assert not (tmp_path / "run").exists()
+
+
+def test_one_mpi_that_does_not_start_hides_no_benchmark_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, whole = tmp_path / "assay-io-bench-a", tmp_path / "assay-io-bench-b"
+    broken.write_text("#!/bin/sh\nexit 127\n")
+    described = describe(next(probe().parent.glob("assay-io-bench-*")))
+    (tmp_path / "described").write_bytes(msgspec.json.encode(described))
+    whole.write_text(f"#!/bin/sh\ncat '{tmp_path}/described'\n")
+    for executable in (broken, whole):
+        executable.chmod(0o755)
+    monkeypatch.setenv("ASSAY_ENGINES", str(tmp_path))
+
+    assert describe_storage() == described.measurements
+    whole.unlink()
+    assert describe_storage() == []
