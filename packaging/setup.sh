@@ -347,6 +347,7 @@ run)
     install_python "run"
     ;;
 test | acceptance)
+    [ "$purpose" != acceptance ] || test_packages+=(debootstrap) # other systems, to install in
     install_packages "${run_packages[@]}" "${test_packages[@]}"
     command -v dpkg-query >/dev/null || say "what the tests need besides is not checked here: they are for Debian 12"
     install_python "run"
