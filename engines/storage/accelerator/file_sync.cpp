@@ -77,6 +77,7 @@ int AcceleratedFile::report_error(int error) const {
 // Returns the same error class on every rank.
 int AcceleratedFile::make_durable() {
     ledger_.begin_sync();
+    if (is_first_of_node_) job_->drain().note_interrupted_sync(slot_);
     int written = flush();
     if (mode_ & MPI_MODE_RDONLY) return written;
     // One rank calls fsync for all ranks of its node.

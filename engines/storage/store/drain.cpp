@@ -215,6 +215,14 @@ void Drain::note_failed_sync(std::uint32_t file, int error) const {
         note_error(store_, store_.file(file), error);
 }
 
+void Drain::note_interrupted_sync(std::uint32_t file) {
+    std::atomic<std::uint32_t>& owner = store_.file(file).syncing;
+    const std::uint32_t process = owner.load();
+    if (process == 0 || !store_.has_ended(process)) return;
+    const SyncRight right(store_, owner);
+    if (right.was_interrupted) with_lock([&] { note_failed_sync(file, EIO); });
+}
+
 Drain::SyncResult Drain::sync(std::uint32_t file, int fd, const std::function<int()>& write_first) {
     auto& slot = store_.file(file);
     const SyncRight right(store_, slot.syncing);

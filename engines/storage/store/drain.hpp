@@ -57,6 +57,9 @@ public:
         int error() const { return fsync_error ? fsync_error : write_error; }
     };
     SyncResult sync(std::uint32_t file, int fd, const std::function<int()>& write_first = {});
+    // Call it before retry(): if the process that called fsync of the file was killed, nobody knows
+    // what that fsync has reached, and the data that the store has count as not written.
+    void note_interrupted_sync(std::uint32_t file);
     // Call it at the end of the job if the conflicts between nodes could not be resolved, and each
     // node has published its superseded bytes: what is not settled is written again, of all files
     // that several nodes share. Returns false if some of it cannot be, because newer data have left

@@ -368,22 +368,27 @@ TEST_CASE("an fsync during which unsettled data are to be written again does not
     CHECK(job.contents() == "abc");
 }
 
-TEST_CASE("an fsync in which a process was killed counts as failed") {
-    DrainedJob job;
-    REQUIRE(job.write(0, "abc"));
-    job.drain_all();
-    const pid_t child = fork();
-    if (!child) _exit(0);
-    usleep(100'000);
-    job.file().syncing = static_cast<std::uint32_t>(child);  // a zombie has ended
-    CHECK(truncate(job.path.c_str(), 0) == 0);               // what it was to make durable is lost
-    CHECK(job.sync() == EIO);
-    CHECK(job.file().error == EIO);
-    CHECK(!may_remove(*job.store));
-    CHECK(job.drain.retry(job.slot) == 0);
-    CHECK(job.sync() == 0);
-    CHECK(may_remove(*job.store));
-    CHECK(job.contents() == "abc");
+TEST_CASE(
+    "an fsync in which a process was killed counts as failed, and its data are written again") {
+    for (const bool is_noted_first : {false, true}) {
+        CAPTURE(is_noted_first);
+        DrainedJob job;
+        REQUIRE(job.write(0, "abc"));
+        job.drain_all();
+        const pid_t child = fork();
+        if (!child) _exit(0);
+        usleep(100'000);
+        job.file().syncing = static_cast<std::uint32_t>(child);  // a zombie has ended
+        CHECK(truncate(job.path.c_str(), 0) == 0);  // what it was to make durable is lost
+        if (is_noted_first) job.drain.note_interrupted_sync(job.slot);
+        else CHECK(job.sync() == EIO);
+        CHECK(job.file().error == EIO);
+        CHECK(!may_remove(*job.store));
+        CHECK(job.drain.retry(job.slot) == 0);
+        CHECK(job.sync() == 0);
+        CHECK(may_remove(*job.store));
+        CHECK(job.contents() == "abc");
+    }
 }
 
 TEST_CASE("a truncation cuts off older data of all ranks that are drained or repeated after it") {
