@@ -206,7 +206,8 @@ class Corruption(Record, tag="corruption"):
 
 
 class Context(Record, tag="context"):
-    """Facts about a host or a device, once in a run. Keys are dotted: "cpu.model", "mpi.library"."""
+    """Facts about a host or a device, from each engine that ran there; equal ones are in a run once. Keys are dotted:
+    "cpu.model", "mpi.library"."""
 
     subject: Subject = Subject()
     facts: dict[str, Scalar] = {}

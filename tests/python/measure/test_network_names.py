@@ -51,6 +51,9 @@ class PlantedLauncher:
     def unavailable(self) -> str | None:
         return None
 
+    def program(self) -> str | None:
+        return None
+
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         self.started.append(list(argv))
         return [sys.executable, str(self.engine), *argv[1:]]

@@ -47,7 +47,8 @@ export interface Comparison {
 }
 
 /**
- * Facts about a host or a device, once in a run. Keys are dotted: "cpu.model", "mpi.library".
+ * Facts about a host or a device, from each engine that ran there; equal ones are in a run once. Keys are dotted:
+ * "cpu.model", "mpi.library".
  */
 export interface Context {
   kind: "context";
