@@ -51,7 +51,7 @@ class TypicalRate:
 @dataclass(frozen=True)
 class RateGroup:
     """Cables of one kind and rate that are slower than the most frequent rate. ``are_many``: so many that they were
-    built so; else nothing shows that they could be faster."""
+    built so; else nothing shows that they could be faster, nor, of ``unproven``, that they could not."""
 
     kind: str
     rate: float
@@ -61,6 +61,7 @@ class RateGroup:
     links: Ints
     of: int  # cables of the kind
     are_many: bool
+    unproven: int
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def cable_rates(fabric: Fabric) -> CableRates:
         rate = float(values[len(counts) - 1 - counts[::-1].argmax()])  # of equally frequent rates the faster
         end = int(slower_end[known[cable_rate[known] == rate][0]])
         usual[kind] = TypicalRate(rate, int(fabric.link_width[end]), fabric.link_speed[end])
-        of_kind = _rate_groups(fabric, kind, known, cable_rate, slower_end, rate)
+        of_kind = _rate_groups(fabric, kind, known, cable_rate, supported, slower_end, rate)
         groups += of_kind
         grouped = np.concatenate([np.zeros(0, np.int32), *(group.links for group in of_kind)])
         limit = np.maximum(np.where(np.isin(known, grouped), 0, rate), supported[known])
@@ -121,6 +122,7 @@ def _rate_groups(
     kind: str,
     cables: NDArray[np.intp],
     cable_rate: NDArray[np.float64],
+    supported: NDArray[np.float64],
     slower_end: NDArray[np.intp],
     usual: float,
 ) -> list[RateGroup]:
@@ -141,9 +143,12 @@ def _rate_groups(
         if not are_many:
             links = [link for link in links if not _both_ends_in(fabric, link, fast_nodes)]
         if links:
-            rate = float(cable_rate[links[0]])
-            of = len(cables)
-            groups.append(RateGroup(kind, rate, usual, width, speed, np.array(links, np.int32), of, are_many))
+            rate, of = float(cable_rate[links[0]]), len(cables)
+            unproven = 0 if are_many else int((supported[links] == 0).sum())
+            group = RateGroup(
+                kind, rate, usual, width, speed, np.array(links, np.int32), of, are_many, unproven
+            )
+            groups.append(group)
     return groups
 
 

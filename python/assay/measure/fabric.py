@@ -276,6 +276,12 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
         total.reason = (
             f"{fabric.source} gives no rate of {cable_rates.unknown} of {cable_rates.cables} cables"
         )
+    elif not cable_rates.slow and (unproven := sum(group.unproven for group in cable_rates.groups)):
+        total.status, total.summary = "waived", None
+        total.reason = (
+            f"{unproven} {'cable is' if unproven == 1 else 'cables are'} slower than most, and {fabric.source} does "
+            "not tell whether both ends could be faster"
+        )
     yield total
     for kind, typical in cable_rates.usual.items():
         params: dict[str, Scalar] = {"cable_kind": kind, "width": typical.width, "speed": typical.speed}
