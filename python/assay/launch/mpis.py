@@ -121,7 +121,7 @@ def loaded_library(flavour: str, launcher: str | None) -> str:
         raise UserError(
             what.removeprefix(f"{engine.name}: ") or f"{engine} ended by {result.returncode}", fix
         )
-    return result.stdout.strip()
+    return " ".join(result.stdout.split())
 
 
 def missing_library(flavour: str, launcher: str | None) -> str | None:
