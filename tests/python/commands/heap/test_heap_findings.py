@@ -240,7 +240,7 @@ def test_first_touch_by_library_functions(planted: Path, tmp_path: Path) -> None
     pages = Counter[str]()
     for function, count in zip(touches.line_function, touches.line_pages, strict=True):
         pages[function.partition("(")[0]] += count
-    expected = (8 << 20) // 4096
+    expected = (1 << 20) // 4096
     for name in ("clear", "copy", "receive", "fill"):
         assert abs(pages[name] - expected) <= 2, (name, pages)
     assert 19 * 24 <= pages["enlarge"] <= 20 * (24 + 25), pages
