@@ -108,14 +108,14 @@ class Ranks:
 
     def _start(self, rank: Rank) -> None:
         place = self.job.places[rank.number]
+        interface = {"ASSAY_INTERFACE": self.job.interface} if self.job.interface else {}
         env = {
+            **interface,
             **place.env,
             "ASSAY_TRANSPORT": self.job.transport,
             "ASSAY_RANK": str(rank.number),
             "ASSAY_RANKS": str(len(self._ranks)),
         }
-        if self.job.interface:
-            env["ASSAY_INTERFACE"] = self.job.interface
         if self.job.heartbeat_ms:
             env["ASSAY_HEARTBEAT_MS"] = str(self.job.heartbeat_ms)
         if self.job.start_s:
