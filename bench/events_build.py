@@ -3,6 +3,7 @@
 - sustained payload of 8 lab hosts, both directions at once, as a share of the planted rate, over TCP and over MPI
 - throughput of ranks on this machine over that of MPI_Alltoall with the same message size, in the same run
 - the event manager's time for an event; a million events, every byte of them verified
+- under MPI, where a death is the end: the time from a death until a whole new job builds events
 - the time until events are complete again after a death, over TCP, UDP and libfabric: 10 random deaths each, so that
   the area ends in its ten minutes; with --long 200 each, in about an hour. Five hosts die in each run, one by one
 
@@ -12,11 +13,15 @@ The figures are valid only on an otherwise idle machine.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,6 +46,7 @@ DEATHS_OF_A_RUN, RUNS, LONG_RUNS = 5, 2, 40
 RUN_LIMIT_S = 180  # of a run with deaths
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
 CHAOS = ROOT / "tests" / "python" / "events" / "events_chaos.py"
+RESTARTS = 3
 
 
 def run_event_building(folder: Path, name: str, *arguments: str) -> tuple[Building, Run]:
@@ -116,6 +122,53 @@ def measure_deaths(transport: str, runs: int) -> None:
         figure(f"{name}.longest_resume", [max(times)], 1.0, "lower", unit="s")
 
 
+def measure_restart_under_mpi(folder: Path) -> None:
+    """The time from the death of a rank until the job has ended, and until a new job builds events."""
+    sys.path.insert(0, str(CHAOS.parent))
+    from events_chaos import engines_of
+
+    if reason := unusable("mpi"):
+        waived("events.deaths.mpi", reason)
+        return
+    rate = parse_rate(RATE)
+    name = f"bench-{os.getpid()}"
+    lab = Lab.up(HOSTS, 1, Rates(rate, rate, None, None), name=name)
+    ends, restarts = [], []
+    try:
+        for k in range(RESTARTS):
+            with building_in(lab, folder / f"mpi-{k}") as first:
+                killed_at = time.monotonic()
+                for pid in engines_of(lab, lab.hosts[HOSTS // 2]):
+                    os.kill(pid, signal.SIGKILL)
+                first.wait(LIMIT_S)
+            ends.append(time.monotonic() - killed_at)
+            with building_in(lab, folder / f"mpi-{k}-again"):
+                restarts.append(time.monotonic() - killed_at)
+    finally:
+        take_down(name)
+    figure("events.deaths.mpi.end_of_job", ends, None, "lower", unit="s")
+    figure("events.deaths.mpi.full_restart", restarts, None, "lower", unit="s")
+
+
+@contextlib.contextmanager
+def building_in(lab: Lab, path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """``assay eb`` over MPI in a lab, once its first slice of time is recorded; interrupted at the end."""
+    command = [sys.executable, "-m", "assay", "eb", "--lab", lab.name, "--alone", "--slice", "0.1s"]
+    command += ["--budget", f"{LIMIT_S}s", "-o", str(path)]
+    process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        records, deadline = path / "records.jsonl", time.monotonic() + LIMIT_S
+        while not (records.is_file() and b"events.slices" in records.read_bytes()):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"bench: {' '.join(command)} built no event")
+            time.sleep(0.01)
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        process.wait(LIMIT_S)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -134,6 +187,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="assay-events-") as folder:
         measure_in_memory(Path(folder))
         if os.geteuid() == 0:
+            measure_restart_under_mpi(Path(folder))
             measure_planted_rates(Path(folder))
         else:
             waived("events.build.tcp", ROOT_NEEDED)

@@ -186,6 +186,8 @@ void Coordinator::remove(int rank, Nanoseconds time) {
     sink_.progress(0, fmt::format("{} was lost; {} builder units go on", results_.label(rank),
                                   builders.size()));
     for (Loss& loss : losses_) loss.pending_builders.erase(rank);
+    std::erase_if(returns_, [rank](const Return& back) { return back.rank == rank; });
+    lost_at_[rank] = time;
     if (phase_ == Phase::running && !manager_.all_assigned())
         losses_.push_back({rank, time, last_built_, {builders.begin(), builders.end()}});
     results_.add_lost(rank);
@@ -196,30 +198,30 @@ void Coordinator::remove(int rank, Nanoseconds time) {
                     "start more ranks");
 }
 
+// One rank at a time: a rank that came back is a member before it can see the next one.
 void Coordinator::admit_returned(Nanoseconds time) {
-    std::vector<int> ready;
-    for (const int rank : returned_) {
-        if (manager_.membership().has(rank)) continue;
+    const std::vector<int> members = member_ranks();
+    const auto is_ready = [&](int rank) {
         const std::set<int>& seen = seen_by_[rank];
-        if (std::ranges::all_of(member_ranks(), [&](int r) { return r == 0 || seen.contains(r); }))
-            ready.push_back(rank);
-    }
-    if (ready.empty()) return;
-    manager_.admit(ready);
-    for (const int rank : ready) {
-        returned_.erase(rank);
-        seen_by_.erase(rank);
-        last_reports_.erase(rank);
-        results_.add_returned(rank);
-        const auto slice =
-            settings_.slice > 0 ? static_cast<std::uint64_t>((time - start_) / settings_.slice) : 0;
-        send(rank,
-             std::make_shared<const Bytes>(encode_welcome(
-                 {results_.label(rank), manager_.next_group(), slice, manager_.membership()})));
-    }
-    const auto members = std::make_shared<const Bytes>(encode_members(manager_.membership()));
-    for (const int rank : member_ranks())
-        if (std::ranges::find(ready, rank) == ready.end()) send(rank, members);
+        return std::ranges::all_of(members, [&](int r) { return r == 0 || seen.contains(r); });
+    };
+    const auto ready = std::ranges::find_if(returned_, is_ready);
+    if (ready == returned_.end()) return;
+    const int rank = *ready;
+    returned_.erase(ready);
+    seen_by_.erase(rank);
+    last_reports_.erase(rank);
+    manager_.admit({rank});
+    results_.add_returned(rank);
+    returns_.push_back({rank, lost_at_[rank], time});
+    sink_.progress(0, fmt::format("{} came back", results_.label(rank)));
+    const auto slice =
+        settings_.slice > 0 ? static_cast<std::uint64_t>((time - start_) / settings_.slice) : 0;
+    const Membership& membership = manager_.membership();
+    send(rank, std::make_shared<const Bytes>(encode_welcome(
+                   {results_.label(rank), manager_.next_group(), slice, membership})));
+    const auto message = std::make_shared<const Bytes>(encode_members(membership));
+    for (const int member : members) send(member, message);
 }
 
 void Coordinator::on_done(const Done& done, Nanoseconds time) {
@@ -232,7 +234,9 @@ void Coordinator::on_done(const Done& done, Nanoseconds time) {
     last_progress_ = time;
     if (done.outcome.events_built == 0) return;  // a lost rank's events close too, incomplete
     last_built_ = time;
-    if (!losses_.empty()) record_resume(done.assignment.target.builder, assigned_at, time);
+    const int builder = done.assignment.target.builder;
+    record_resume(builder, assigned_at, time);
+    record_return(builder, assigned_at, time);
 }
 
 void Coordinator::on_parked(const Assignment& parked, Nanoseconds time) {
@@ -245,6 +249,17 @@ void Coordinator::record_resume(int builder, Nanoseconds assigned_at, Nanosecond
         if (assigned_at >= loss.noticed) loss.pending_builders.erase(builder);
         if (!loss.pending_builders.empty()) return false;
         results_.write_resume(loss.rank, seconds(time - loss.last_built));
+        return true;
+    });
+}
+
+// Records the end of a return: the rank has built an event or, if it is no builder unit, taken part
+// in one, which was assigned after it had become a member again.
+void Coordinator::record_return(int builder, Nanoseconds assigned_at, Nanoseconds time) {
+    std::erase_if(returns_, [&](const Return& back) {
+        const bool builds = std::ranges::binary_search(settings_.units.builders, back.rank);
+        if (assigned_at < back.admitted || (builds && builder != back.rank)) return false;
+        results_.write_return(back.rank, seconds(time - back.lost));
         return true;
     });
 }
@@ -296,6 +311,7 @@ std::string Coordinator::describe_progress() const {
                             results_.last_slowest().rate * 1e-9);
     text += fmt::format(", {} open", manager_.ledger().open_groups());
     if (results_.lost() > 0) text += fmt::format(", {} lost", results_.lost());
+    if (results_.returned() > 0) text += fmt::format(", {} came back", results_.returned());
     return text;
 }
 

@@ -55,6 +55,11 @@ private:
         Nanoseconds noticed, last_built;  // last_built: the last event before the loss was noticed
         std::set<int> pending_builders;   // those that have not built an event since
     };
+    // A rank that came back, until it takes part in the building of events again.
+    struct Return {
+        int rank;
+        Nanoseconds lost, admitted;
+    };
     void receive(int rank);
     void on_hello(int rank, const std::string& hello, Nanoseconds time);
     void begin(Nanoseconds time);
@@ -65,6 +70,7 @@ private:
     void on_parked(const Assignment& parked, Nanoseconds time);
     void on_damage(int rank, const Damage& damage);
     void record_resume(int builder, Nanoseconds assigned_at, Nanoseconds time);
+    void record_return(int builder, Nanoseconds assigned_at, Nanoseconds time);
     void on_report(int rank, const Report& report);
     void assign_events(Nanoseconds time);
     void stop();
@@ -91,6 +97,8 @@ private:
     std::set<int> returned_;                // have said hello again
     std::set<int> last_reports_;
     std::vector<Loss> losses_;
+    std::vector<Return> returns_;
+    std::map<int, Nanoseconds> lost_at_;  // by rank that was lost
     Nanoseconds start_ = 0, last_progress_ = 0, last_built_ = 0, last_shown_ = 0;
     Nanoseconds closing_time_ = 0;  // spent on closing groups since the last batch
     bool interrupted_ = false;

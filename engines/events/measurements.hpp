@@ -109,6 +109,9 @@ inline constexpr std::array build_metrics = {
     Metric{"resume", "s", Better::lower,
            "from the last event that was built before a rank was lost until all others build "
            "again; one sample per death (lost: its rank)"},
+    Metric{"return", "s", Better::lower,
+           "from the loss of a rank that came back until it took part in a built event again "
+           "(lost: its rank)"},
     Metric{"backpressure", "s", Better::lower,
            "time in which a rank waited for credits or for a filter unit (waiting_for)"},
 };

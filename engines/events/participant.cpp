@@ -93,8 +93,14 @@ void Participant::start(const Welcome& welcome) {
         readout_->start(welcome.next_group, time_);
     }
     if (contains(settings_.units.filters, rank)) filter_.emplace(context_);
-    for (int peer = 0; peer < context_.transport.size(); ++peer)
-        if (welcome.membership.has(peer)) receive_from_unit(peer);
+    for (int peer = 0; peer < context_.transport.size(); ++peer) {
+        const bool is_member = welcome.membership.has(peer);
+        if (is_member || context_.connected[static_cast<std::size_t>(peer)])
+            receive_from_unit(peer);
+        // It came back while this rank did.
+        if (!is_member && context_.connected[static_cast<std::size_t>(peer)])
+            context_.send_to_manager(encode_rank(MessageKind::peer_joined, peer));
+    }
     context_.members = welcome.membership;
     on_members();
 }

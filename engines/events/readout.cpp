@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "events/builder.hpp"
 
@@ -76,6 +77,8 @@ void Readout::on_members() {
     const Membership& members = context_.members;
     const std::vector<int> readouts = members.intersect(settings_.units.readouts),
                            builders = members.intersect(settings_.units.builders);
+    for (const int builder : std::exchange(builders_, builders))
+        if (!members.has(builder)) drop_queued(builder);
     shift_order_.clear();
     if (!settings_.in_rounds())
         for (const int to : settings_.schedule.destinations(context_.rank, readouts, builders, 0))
@@ -86,6 +89,19 @@ void Readout::on_members() {
     done_steps_.clear();
     barrier_.begin(members.epoch, readouts);
     send_barrier_messages();
+}
+
+// What waits for a builder unit that is lost is not sent. The unit may come back, and its slots are
+// served for other groups then.
+void Readout::drop_queued(int builder) {
+    auto& pending = shift_queues_[builder_index(builder)];
+    shift_queued_ -= pending.size();
+    pending.clear();
+    const auto is_its = [&](std::uint32_t slot) {
+        return slot != none && builder_of(slot) == builder;
+    };
+    std::erase_if(ready_, is_its);
+    for (Round& round : rounds_) std::ranges::replace_if(round.steps, is_its, none);
 }
 
 std::size_t Readout::builder_index(int builder) const {
@@ -137,6 +153,12 @@ void Readout::enqueue(std::size_t slot_index) {
     }
 }
 
+// Whether a batch means the process of the builder unit that is a member now, and not one that was
+// lost after the batch was planned. Pull: who has requested a group gets it.
+bool Readout::is_meant_for_current(const Batch& batch, int builder) const {
+    return settings_.pull || context_.members.has_since(builder, batch.epoch);
+}
+
 // Puts the next group of the first batch into its slot. Returns false if none is produced yet.
 bool Readout::assign_next() {
     if (batches_.empty()) return false;
@@ -148,17 +170,18 @@ bool Readout::assign_next() {
         if (buffer != none && buffers_[buffer].group == moved.to.group) {
             buffer_of_slot_[from] = none;
             assign_buffer(to, buffer);
-            enqueue(to);
+            if (is_meant_for_current(*batch, moved.to.target.builder)) enqueue(to);
         }
     } else if (next_in_batch_ < batch->size()) {
         if (unassigned_.empty()) return false;
-        const std::size_t to =
-            slot_index(batch->new_slots[next_in_batch_++ - batch->reassigned.size()]);
+        const BuilderSlot& slot = batch->new_slots[next_in_batch_++ - batch->reassigned.size()];
+        const std::size_t to = slot_index(slot);
         const std::uint32_t buffer = unassigned_.front();
         unassigned_.pop_front();
         assigned_events_ += settings_.group(buffers_[buffer].group).events;
         assign_buffer(to, buffer);
-        if (settings_.pull || !settings_.in_rounds()) enqueue(to);
+        const bool in_steps = !settings_.pull && settings_.in_rounds();
+        if (!in_steps && is_meant_for_current(*batch, slot.builder)) enqueue(to);
     }
     if (next_in_batch_ == batch->size()) {
         if (!settings_.pull && settings_.in_rounds()) begin_round(*batch);
@@ -176,7 +199,7 @@ void Readout::begin_round(const Batch& batch) {
              context_.rank, members.intersect(settings_.units.readouts),
              members.intersect(settings_.units.builders), batch.number)) {
         const auto placed = std::ranges::find(batch.new_slots, to, &BuilderSlot::builder);
-        round.steps.push_back(placed == batch.new_slots.end()
+        round.steps.push_back(placed == batch.new_slots.end() || !is_meant_for_current(batch, to)
                                   ? none
                                   : static_cast<std::uint32_t>(slot_index(*placed)));
     }
@@ -254,21 +277,16 @@ void Readout::regenerate() {
 // Takes the next slot in the order of the shift whose builder unit may be sent to now; none if
 // there is none.
 std::uint32_t Readout::next_in_shift() {
-    bool any = false;
     for (std::size_t i = 0; i < shift_order_.size(); ++i) {
         const std::size_t to = builder_index(shift_order_[shift_position_]);
         shift_position_ = (shift_position_ + 1) % shift_order_.size();
         auto& pending = shift_queues_[to];
-        any |= !pending.empty();
         if (pending.empty() || in_flight_to_[to] >= max_to_each_) continue;
         const std::uint32_t slot_index = pending.front();
         pending.pop_front();
         --shift_queued_;
         return slot_index;
     }
-    if (any) return none;
-    for (auto& pending : shift_queues_) pending.clear();  // of units that are lost
-    shift_queued_ = 0;
     return none;
 }
 

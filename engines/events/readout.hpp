@@ -59,10 +59,12 @@ private:
     std::size_t builder_index(int builder) const;
     int builder_of(std::size_t slot_index) const;
     bool is_requested(std::size_t slot_index) const;
+    bool is_meant_for_current(const Batch& batch, int builder) const;
     std::uint32_t next_in_shift();
     bool assign_next();
     void assign_buffer(std::size_t slot_index, std::uint32_t buffer);
     void enqueue(std::size_t slot_index);
+    void drop_queued(int builder);
     void begin_round(const Batch& batch);
     void release(std::uint32_t buffer);
     bool produce(Nanoseconds time);
@@ -94,6 +96,7 @@ private:
 
     int in_flight_ = 0;
     std::vector<int> in_flight_to_;  // by builder unit
+    std::vector<int> builders_;      // that are members
     std::vector<int> shift_order_;   // builder units in the order of the shift
     std::size_t shift_position_ = 0;
     std::vector<std::deque<std::uint32_t>> shift_queues_;  // slots to serve, by builder unit

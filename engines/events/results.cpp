@@ -115,6 +115,10 @@ void Results::write_no_resume(int rank) {
                  "the run ended before every builder unit had built an event again");
 }
 
+void Results::write_return(int rank, double seconds) {
+    emit_single("return", seconds, {}, {{"lost", label(rank)}});
+}
+
 void Results::write_rates(const Slices& all) {
     if (rates_.empty() && first_rate_ > 0) {
         rates_ = {first_rate_};

@@ -27,6 +27,8 @@ public:
     void add_returned(int rank) { returned_.push_back(rank); }
     void write_resume(int rank, double seconds);
     void write_no_resume(int rank);
+    // `seconds`: from the loss of the rank until it took part again.
+    void write_return(int rank, double seconds);
     // B/s of the last slice; 0 if none has ended.
     double last_rate() const { return last_rate_; }
     // The builder unit that received least from others in the last slice.
@@ -36,6 +38,7 @@ public:
     };
     const Slowest& last_slowest() const { return last_slowest_; }
     std::size_t lost() const { return lost_.size(); }
+    std::size_t returned() const { return returned_.size(); }
     // The totals. Throws Error if the ledger does not balance.
     void write(const EventManager& manager, const Slices& slices);
 

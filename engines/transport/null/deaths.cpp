@@ -57,7 +57,12 @@ void Fabric::deliver(const Notice& notice) {
     const int rank = notice.change.rank;
     const bool lost = notice.change.state == PeerChange::State::lost;
     const auto r = static_cast<std::size_t>(rank);
-    if (peer.ended || peer.lost[r] == lost) return;
+    if (peer.dead && !peer.ended && !lost && comes_back(notice.peer)) {
+        // A rank that comes back at the same time hears of it once it is there.
+        notices_.emplace(std::max(time(), peer.wake) + 1'000, notice);
+        return;
+    }
+    if (peer.ended || peer.dead || peer.lost[r] == lost) return;
     peer.lost[r] = lost;
     peer.changes.push_back(notice.change);
     if (!lost) return;
@@ -82,13 +87,23 @@ void Fabric::deliver_due_notices() {
     if (has_delivered) wake();
 }
 
-bool Fabric::restart(int rank) {
-    Lock lock(mutex_);
-    const Faults::Death* last = nullptr;
+const Faults::Death* Fabric::last_death(int rank) const {
     std::size_t number = 0;
     for (const Faults::Death& death : faults_.deaths)
-        if (death.rank == rank && ++number == state(rank).deaths) last = &death;
-    if (!last || last->return_delay == 0) return false;
+        if (death.rank == rank && ++number == states_[static_cast<std::size_t>(rank)].deaths)
+            return &death;
+    return nullptr;
+}
+
+bool Fabric::comes_back(int rank) const {
+    const Faults::Death* last = last_death(rank);
+    return last != nullptr && last->return_delay > 0;
+}
+
+bool Fabric::restart(int rank) {
+    Lock lock(mutex_);
+    if (!comes_back(rank)) return false;
+    const Faults::Death* last = last_death(rank);
     const std::size_t deaths = state(rank).deaths;
     // It comes back after all peers have noticed its death, and before they notice its return.
     state(rank).wake = last->kill_time +

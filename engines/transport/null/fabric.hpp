@@ -116,6 +116,8 @@ private:
         return entry != faults_.silent_after.end() && state(rank).posted > entry->second;
     }
     const Faults::Death* next_death(int rank) const;
+    const Faults::Death* last_death(int rank) const;
+    bool comes_back(int rank) const;
     bool death_is_due(int rank) const {
         const Faults::Death* death = next_death(rank);
         return death && death->kill_time <= time();

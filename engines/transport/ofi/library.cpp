@@ -66,6 +66,9 @@ Library::Library() {
     // libfabric loads PSM, which catches SIGTERM and others to print its own stack, and calls
     // exit().
     setenv("IPATH_NO_BACKTRACE", "1", 0);
+    // By default libfabric makes room for 256 peers in each completion queue of verbs, which is
+    // more than some devices have (SoftRoCE: 32,767 entries).
+    if (const char* const ranks = std::getenv("ASSAY_RANKS")) setenv("FI_UNIVERSE_SIZE", ranks, 0);
     void* const handle = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         missing = "libfabric.so.1 is not installed";

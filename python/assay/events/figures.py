@@ -57,6 +57,7 @@ class Building:
     totals: dict[str, Measurement] = field(default_factory=dict)  # metrics without a subject
     ranks: list[Measurement] = field(default_factory=list)  # rank_throughput, backpressure: one for each rank
     resumes: list[Measurement] = field(default_factory=list)  # one for each death
+    returns: list[Measurement] = field(default_factory=list)  # one for each rank that came back
     slices: list[Slice] = field(default_factory=list)
 
     def count(self, metric: str) -> float | None:
@@ -104,8 +105,8 @@ def buildings(records: Iterable[AnyRecord]) -> list[Building]:
         elif record.name == BUILD:
             building = _building_of(record, by_params)
             _add(building, record)
-            # A record of a death ("resume") comes between slices; any other record ends them.
-            if record.metric != "resume" and pending:
+            # Records of deaths and returns come between slices; any other record ends them.
+            if record.metric not in ("resume", "return") and pending:
                 building.slices += _slices(pending)
                 pending = {}
     if pending:
@@ -122,6 +123,8 @@ def _building_of(record: Measurement, by_params: dict[tuple[tuple[str, str], ...
 def _add(building: Building, record: Measurement) -> None:
     if record.metric == "resume":
         building.resumes.append(record)
+    elif record.metric == "return":
+        building.returns.append(record)
     elif record.metric in RANK_METRICS:
         building.ranks.append(record)
     else:

@@ -96,9 +96,11 @@ def event_death(evidence: Evidence) -> list[Finding]:
     """Nodes that died while events were built, and how soon building went on."""
     findings = []
     for building in buildings(evidence.records):
+        returned = {str(record.params.get("lost")): record for record in building.returns}
         for record in building.resumes:
             host = lost_host(record)
             resumed = not math.isnan(record.median)
+            back = returned.get(str(record.params.get("lost")))
             findings.append(
                 Finding(
                     rule="event_death",
@@ -107,11 +109,16 @@ def event_death(evidence: Evidence) -> list[Finding]:
                         f"events were complete again after {format_quantity(record.median, 's')}"
                         if resumed
                         else "the run ended before events were complete on all others"
+                    )
+                    + (
+                        f"; it took part again {format_quantity(back.median, 's')} after its loss"
+                        if back
+                        else ""
                     ),
                     subject=Subject(host=host),
                     side="node",
                     severity="fault",
-                    evidence=[record.id],
+                    evidence=[record.id, *([back.id] if back else [])],
                     fix=f"look at {host}: is it up, and what does its log say?",
                 )
             )

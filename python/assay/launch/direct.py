@@ -5,7 +5,8 @@ the addresses of all, merges their output lines on its standard output, and ends
 
     Direct("tcp")                                    every rank must finish
     Direct("tcp", survive=True)                      the job goes on without a rank that dies (never without rank 0)
-    Direct("tcp", survive=True, restart_s=2.0)       ... and restarts it 2 s later, with a higher incarnation number
+    Direct("tcp", survive=True, restart_s=2.0)       ... and starts it again 2 s later, as often as it takes, with a
+                                                     higher incarnation number
 
 On its standard input the program reads one JSON object per line: {"restart": 3} restarts rank 3 once it has ended.
 """
@@ -41,7 +42,7 @@ class RankPlacement(Struct):
 
 class Job(Struct):
     """The program's input. ``site``: "here", "ssh" or "lab". ``survive``: whether the job goes on when a rank dies.
-    ``restart_s``: seconds after which a dead rank is restarted; None: never."""
+    ``restart_s``: seconds after which a dead rank is first started again; None: never."""
 
     transport: str
     site: str

@@ -40,6 +40,7 @@ from assay.launch.vendors import Aprun, IntelMpi, Pals
 from assay.records.notes import tell
 
 SSH_LIMIT_S = 15  # for the connection
+SSH_SILENCE_S = 120  # of a host that is gone, until its ssh ends
 
 
 class Launcher(Protocol):
@@ -98,6 +99,10 @@ class Local:
             "BatchMode=yes",
             "-o",
             f"ConnectTimeout={SSH_LIMIT_S}",
+            "-o",
+            f"ServerAliveInterval={SSH_SILENCE_S // 4}",
+            "-o",
+            "ServerAliveCountMax=4",
             "--",  # ends the options: a host's name may begin with a hyphen
             host,
             shlex.join(command),

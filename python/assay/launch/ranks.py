@@ -32,7 +32,8 @@ START_LIMIT_S = 60.0  # until a rank that is started again listens
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 LAST_MESSAGES_S = 0.5  # after a rank has failed, to receive the other ranks' messages
 POLL_S = 0.2
-ATTEMPTS = 3  # to start a rank again
+LONGEST_PAUSE_S = 30.0  # between two attempts to start a rank again; the pause doubles with each
+STEADY_S = 10.0  # a rank that has run for so long is started again without a longer pause
 
 
 class Listening(msgspec.Struct, tag_field="kind", tag="listening"):
@@ -64,7 +65,8 @@ class Rank:
     status: int | None = None  # None while it runs
     deadline: float = 0.0  # by which it must listen
     restart_at: float | None = None
-    attempts: int = 0
+    started_at: float = 0.0
+    attempts: int = 0  # to start it again since it last ran steadily
 
     @property
     def runs(self) -> bool:
@@ -106,14 +108,14 @@ class Ranks:
 
     def _start(self, rank: Rank) -> None:
         place = self.job.places[rank.number]
+        interface = {"ASSAY_INTERFACE": self.job.interface} if self.job.interface else {}
         env = {
+            **interface,
             **place.env,
             "ASSAY_TRANSPORT": self.job.transport,
             "ASSAY_RANK": str(rank.number),
             "ASSAY_RANKS": str(len(self._ranks)),
         }
-        if self.job.interface:
-            env["ASSAY_INTERFACE"] = self.job.interface
         if self.job.heartbeat_ms:
             env["ASSAY_HEARTBEAT_MS"] = str(self.job.heartbeat_ms)
         if self.job.start_s:
@@ -124,7 +126,8 @@ class Ranks:
         except OSError as error:
             raise UserError(f"cannot start {argv[0]}: {error.strerror}", "see 'assay doctor'") from error
         rank.process, rank.status, rank.listening, rank.has_table = process, None, None, False
-        rank.deadline, rank.restart_at = time.monotonic() + START_LIMIT_S, None
+        rank.started_at, rank.restart_at = time.monotonic(), None
+        rank.deadline = rank.started_at + START_LIMIT_S
         reader = threading.Thread(
             target=self._read_lines, args=(rank.number, rank.incarnation, process.stdout), daemon=True
         )
@@ -224,14 +227,26 @@ class Ranks:
             return
         problem = f"rank {rank.number} on {self._host(rank)} {_describe(status)}"
         survived = self.job.survive and rank.number > 0 and rank.has_table
-        if survived or rank.attempts:
-            print(f"assay: {one_line(problem)}; the others go on", file=self.err, flush=True)
-            if self.job.restart_s is not None and rank.attempts < ATTEMPTS:
-                rank.restart_at = time.monotonic() + self.job.restart_s
+        if survived or rank.incarnation:
+            self._plan_restart(rank, problem)
         elif _signal_of(status):
             self._fail(rank, problem, "see the last messages of the engine, and dmesg on that host")
         else:
             self._end(status if status > 0 else EXIT_UNUSABLE)  # the engine has said why
+
+    def _plan_restart(self, rank: Rank, problem: str) -> None:
+        """Plans the next attempt to start a rank again, if the job asks for it, and says so. Its host may be gone for
+        hours: the attempts go on for as long as the job, with longer and longer pauses."""
+        now = time.monotonic()
+        if now - rank.started_at >= STEADY_S:
+            rank.attempts = 0
+        plan = "the others go on"
+        if self.job.restart_s is not None:
+            longest = max(self.job.restart_s, LONGEST_PAUSE_S)
+            pause = min(self.job.restart_s * 2.0 ** min(rank.attempts, 20), longest)
+            rank.restart_at = now + pause
+            plan += f"; it is started again in {pause:.3g} s"
+        print(f"assay: {one_line(problem)}; {plan}", file=self.err, flush=True)
 
     def _check_deadlines(self) -> None:
         """Acts on deadlines: a rank that does not listen in time, a restart that is due, the end of the grace."""
@@ -249,8 +264,6 @@ class Ranks:
                 rank.incarnation += 1
                 rank.attempts += 1
                 self._start(rank)
-            if rank.incarnation and rank.has_table and rank.runs:
-                rank.attempts = 0
 
     def _fail(self, rank: Rank, problem: str, fix: str) -> None:
         failure = Failure(

@@ -123,6 +123,12 @@ def _show_time(console: Console, building: Building, several: bool) -> None:
             else "the run ended before building resumed"
         )
         console.print(Text(f"lost {record.params.get('lost')}: {resumed}"), soft_wrap=True)
+    for record in building.returns:
+        after = format_quantity(record.median, "s")
+        console.print(
+            Text(f"{record.params.get('lost')} came back, and took part again {after} after its loss"),
+            soft_wrap=True,
+        )
     if len(rates) > 1 or building.resumes:
         console.print()
 

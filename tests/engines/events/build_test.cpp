@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <random>
+#include <set>
 
 #include "core/error.hpp"
 #include "ranks.hpp"
@@ -258,6 +259,32 @@ TEST_CASE("under policy wait, the fragments of a rank that comes back complete i
         CHECK(run.value("events_incomplete") == 0);
         CHECK(run.value("fragments_lost") == 0);
         CHECK(run.value("fragments_corrupt") == 0);
+    }
+}
+
+// The two may come back at the same instant: each has to see the other before it is a member.
+TEST_CASE("ranks that come back take part again, and the time until then is recorded") {
+    for (const Nanoseconds between : {0, 1'000, 3'000'000}) {
+        CAPTURE(between);
+        Faults faults = links_of_1_gb_per_s();
+        faults.rate = 2e7;
+        faults.deaths = {{.rank = 1, .kill_time = 1'000'000, .return_delay = 40'000'000},
+                         {.rank = 3, .kill_time = 1'000'000 + between, .return_delay = 40'000'000}};
+        const EventBuilderRun run(5, faults, options_with({"--duration", "0.2", "--timeout", "1"}));
+        REQUIRE(run.failure() == "");
+        CHECK(run.value("fragments_corrupt") == 0);
+        CHECK(run.value("fragments_duplicate") == 0);
+        std::set<std::string> back;
+        for (const Json& record : run.records_of("return")) {
+            back.insert(record["params"]["lost"].get<std::string>());
+            const double seconds = record["summary"]["median"].get<double>();
+            CHECK(seconds > 0.005);
+            CHECK(seconds < 0.1);
+        }
+        CHECK(back.size() == 2);
+        CHECK(run.records_of("resume").size() == 2);
+        // The ledger of the whole run says how many came back.
+        CHECK(run.records_of("events_built").at(0)["params"]["returned"] == 2);
     }
 }
 

@@ -28,6 +28,7 @@ public:
     Ticket send(const void*, std::size_t, int peer, int) override {
         const Ticket ticket = posted_++;
         ++in_flight[peer];
+        ++sends[peer];
         sent_[ticket] = peer;
         return ticket;
     }
@@ -56,7 +57,7 @@ public:
     void broadcast(std::string&) override {}
     [[noreturn]] void abort(int) override { throw std::exception(); }
 
-    std::map<int, int> in_flight;  // by peer
+    std::map<int, int> in_flight, sends;  // by peer
 
 private:
     Ticket posted_ = 0;
@@ -81,10 +82,18 @@ struct PlantedReadout {
     }
     void assign(int builder, std::uint16_t slot) {
         auto batch = std::make_shared<Batch>();
-        batch->epoch = 1;
+        batch->epoch = context.members.epoch;
         batch->first = assigned++;
         batch->new_slots = {{builder, slot}};
         readout.on_batch(std::move(batch));
+    }
+    // The rank is lost (epoch 0) or a member since `epoch`.
+    void change(int rank, Epoch since, Epoch epoch) {
+        context.members.since[static_cast<std::size_t>(rank)] = since;
+        context.members.epoch = epoch;
+        context.connected[static_cast<std::size_t>(rank)] = since != 0;
+        context.reachable[static_cast<std::size_t>(rank)] = since != 0;
+        readout.on_members();
     }
     // Advances until nothing more is sent.
     void advance() {
@@ -129,6 +138,37 @@ TEST_CASE("a builder unit that receives nothing does not delay the sends to othe
         planted.complete_first(3);
         CHECK(planted.transport.in_flight[3] == 2);
         CHECK(planted.transport.in_flight[1] == 2);
+    }
+}
+
+TEST_CASE("a builder unit that came back gets each group once, whatever waited for it before") {
+    for (const std::vector<std::string>& options :
+         std::vector<std::vector<std::string>>{{"--protocol", "push"},
+                                               {"--protocol", "pull"},
+                                               {"--protocol", "push", "--schedule", "random"}}) {
+        CAPTURE(options[1]);
+        std::vector<std::string> arguments = options;
+        arguments.insert(arguments.end(), {"--credits", "8", "--in-flight", "2"});
+        PlantedReadout planted(arguments);
+        const auto assign = [&](int builder, std::uint16_t slot) {
+            if (options[1] == "pull")
+                planted.readout.on_request(builder, {planted.assigned, 0, slot, 0});
+            planted.assign(builder, slot);
+        };
+        // More wait for both units than may be in flight.
+        for (std::uint16_t slot = 0; slot < 8; ++slot)
+            for (const int builder : {1, 2}) assign(builder, slot);
+        planted.advance();
+        planted.change(1, 0, 2);
+        planted.advance();
+        planted.change(1, 3, 3);
+        while (planted.transport.in_flight[1] > 0) planted.complete_first(1);
+        planted.transport.sends[1] = 0;
+        assign(1, 7);
+        for (int i = 0; i < 20; ++i)
+            for (const int builder : {1, 2})
+                if (planted.transport.in_flight[builder] > 0) planted.complete_first(builder);
+        CHECK(planted.transport.sends[1] == 1);
     }
 }
 

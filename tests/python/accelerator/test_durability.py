@@ -38,8 +38,9 @@ NAMES = [
     "linked-and-deleted",
     "linked-and-deleted-on-close",
     "link-deleted",
-    "renamed-and-deleted-on-close",
 ]
+# ROMIO deletes what has the name of the open when it closes the file, also if that is another file by then.
+STRICTER_THAN_STOCK = ["renamed-and-deleted-on-close"]
 # Each rank has handles of its own, or opens what others have closed.
 INDEPENDENT_OPENS = [
     "two-communicators",
@@ -87,7 +88,7 @@ def test_stock_mpi_passes_the_cases(name: str, data: Path) -> None:
     [pytest.param({}, marks=in_acceptance), NEVER_DRAIN],
     ids=["drained-meanwhile", "drained-at-close"],
 )
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *STRICTER_THAN_STOCK])
 @mpis
 def test_files_renamed_or_removed_while_their_data_drain(
     mpi: str, name: str, drain: dict[str, str], ranks_per_node: str, data: Path, shm: Path

@@ -2,10 +2,14 @@
 
     python tests/python/events/events_chaos.py --runs 200 --seed 1
     python tests/python/events/events_chaos.py --runs 40 --deaths 5
+    python tests/python/events/events_chaos.py --runs 40 --returns
     python tests/python/events/events_chaos.py --seed 17 --keep
 
 A run is planned from its seed: which rank dies, how and when, and the event builder's protocol and policy. It builds
-events on a lab over a transport that survives deaths. With --deaths one rank after the other dies. The checks: building
+events on a lab over a transport that survives deaths. With --deaths one rank after the other dies. With --returns the
+cause is taken away as soon as the others build again (the link comes up, the process goes on, a killed one is started
+again), and the rank has to come back and take part; such a run has no times of its own: it ends with its last return.
+The checks: building
 goes on, the ledger (the counts of events and fragments) has no corrupt and no duplicate fragment, every assigned
 fragment is accounted for (otherwise the engine ends with an error), and each death is reported with the time until
 events were complete again.
@@ -52,6 +56,8 @@ FIRST_S, NEXT_S = (0.5, 1.5), (1.0, 2.0)  # until the first death; between two, 
 LIMIT_S = 120.0  # against hangs
 SLICE_S = 0.1
 READY_S = 60.0  # until every rank runs
+RETURN_S = 60.0  # until a rank is lost, or takes part again
+RESTART_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -74,15 +80,18 @@ class Plan:
     policy: str
     transport: str
     heartbeat_ms: int  # a host that is silent for three of these is lost
+    returns: bool = False  # each rank comes back before the next one dies
 
     @property
     def budget_s(self) -> float:
-        """The same for all plans with as many deaths."""
+        """The same for all plans with as many deaths. With returns the last one ends the run."""
+        if self.returns:
+            return LIMIT_S + 2 * RETURN_S * len(self.deaths)
         return FIRST_S[1] + NEXT_S[1] * (len(self.deaths) - 1) + AFTER_S
 
     def summary(self) -> str:
         deaths = ", ".join(death.summary() for death in self.deaths)
-        return f"{self.transport}, {self.protocol}, {self.policy}: {deaths}"
+        return f"{self.transport}, {self.protocol}, {self.policy}: {deaths}{' and return' * self.returns}"
 
 
 def make_plan(
@@ -92,6 +101,7 @@ def make_plan(
     fault: str | None = None,
     heartbeat_ms: int = 50,
     deaths: int = 1,
+    returns: bool = False,
 ) -> Plan:
     rng = random.Random(seed)
     # Rank 0 manages the events; no run survives its death.
@@ -99,7 +109,7 @@ def make_plan(
     protocol, policy = rng.choice(["push", "pull"]), rng.choice(["drop", "mark"])
     others = rng.sample([rank for rank in range(1, hosts) if rank != first.rank], deaths - 1)
     later = [Death(fault or rng.choice(FAULTS), rank, rng.uniform(*NEXT_S)) for rank in others]
-    return Plan(seed, (first, *later), protocol, policy, transport, heartbeat_ms)
+    return Plan(seed, (first, *later), protocol, policy, transport, heartbeat_ms, returns)
 
 
 @dataclass
@@ -107,6 +117,7 @@ class Result:
     plan: Plan
     violations: list[str] = field(default_factory=list)
     resumes: list[float] = field(default_factory=list)  # s, of each death that building resumed after
+    returns: list[float] = field(default_factory=list)  # s, from each loss until its rank took part again
     built: float = 0.0
     incomplete: float = 0.0
     folder: Path | None = None
@@ -145,17 +156,19 @@ def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
         "--size",
         "64KiB",
         "--slice",
-        str(SLICE_S),
+        f"{SLICE_S}s",
     ]
     command += [
         "--heartbeat-ms",
         str(plan.heartbeat_ms),
         "--budget",
-        str(plan.budget_s),
+        f"{plan.budget_s}s",
         "--json",
         "-o",
         str(path),
     ]
+    if plan.returns:
+        command += ["--restart", f"{RESTART_S}s"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     hosts = [lab.hosts[death.rank] for death in plan.deaths]
     with (path.parent / "out").open("wb") as out, (path.parent / "err").open("wb") as err:
@@ -168,6 +181,10 @@ def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
                     _plant_fault(death.fault, lab, host, victims[host])
                 else:
                     result.violations.append("the run ended before its fault: the machine is too busy")
+                if plan.returns:
+                    _await_return(death.fault, lab, host, victims.get(host, []), path, process)
+            if plan.returns:
+                process.send_signal(signal.SIGINT)
             process.wait(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
             result.violations.append(f"the run did not end within {LIMIT_S:.0f} s")
@@ -180,6 +197,29 @@ def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
                 process.kill()
                 process.wait()
     check(path, hosts, result)
+    if plan.returns and len(result.returns) != len(hosts):
+        result.violations.append(f"{len(result.returns)} of {len(hosts)} came back")
+
+
+def _await_return(
+    fault: str, lab: Lab, host: str, victims: Sequence[int], path: Path, process: subprocess.Popen[bytes]
+) -> None:
+    """Takes the cause of a death away when it is recorded, and waits until the rank takes part again."""
+    _await_record("resume", host, path, process)
+    if fault == "link":
+        lab.fault([host], None)
+    for pid in victims if fault == "freeze" else []:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    _await_record("return", host, path, process)
+
+
+def _await_record(metric: str, host: str, path: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + RETURN_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if any(f'"{metric}"' in line and f'"{host}"' in line for line in (path / "records.jsonl").open()):
+            return
+        time.sleep(0.05)
 
 
 def _await_ranks(
@@ -247,6 +287,7 @@ def check(path: Path, hosts: Sequence[str], result: Result) -> None:
             add_violation(f"building did not resume: {deaths[0].reason}")
         else:
             result.resumes.append(deaths[0].median)
+    result.returns = [r.median for r in building.returns if str(r.params.get("lost")) in hosts]
     others = {str(r.params.get("lost")) for r in building.resumes} - set(hosts)
     if others:
         add_violation(f"reported dead, and was not: {', '.join(sorted(others))}")
@@ -278,6 +319,11 @@ def summary(results: list[Result]) -> str:
         )
         bad = sum(bool(r.violations) for r in chosen)
         lines.append(f"{fault:8} {len(chosen):5} {bad:5} {cells[0]:>14} {cells[1]:>9} {cells[2]:>9}")
+    times = sorted(seconds for r in results for seconds in r.returns)
+    if times:
+        lines.append(
+            f"{len(times)} came back, {statistics.median(times):.2f} s after their loss, {times[-1]:.2f} s at most"
+        )
     kinds = Counter(text.partition(":")[0] for r in results for text in r.violations)
     lines += [f"{count} x {kind}" for kind, count in kinds.most_common()]
     built = sum(r.built for r in results)
@@ -308,6 +354,7 @@ def main() -> int:
     parser.add_argument(
         "--heartbeat-ms", type=int, default=50, help="a host silent for three of these is lost (default: 50)"
     )
+    parser.add_argument("--returns", action="store_true", help="each rank comes back")
     parser.add_argument("--keep", action="store_true", help="keep the folder of every run")
     parser.add_argument("--json", action="store_true", help="one JSON line per run")
     args = parser.parse_args()
@@ -319,7 +366,9 @@ def main() -> int:
     results = []
     try:
         for seed in range(args.seed, args.seed + args.runs):
-            plan = make_plan(seed, args.hosts, args.transport, args.fault, args.heartbeat_ms, args.deaths)
+            plan = make_plan(
+                seed, args.hosts, args.transport, args.fault, args.heartbeat_ms, args.deaths, args.returns
+            )
             result = run_plan(plan, lab, args.keep)
             results.append(result)
             if args.json:

@@ -1,6 +1,7 @@
-"""Event building over libfabric: both protocols build every fragment, and building goes on without a killed rank.
+"""Event building over each transport: both protocols build every fragment, and building goes on over libfabric without
+a killed rank.
 
-TCP and UDP are tested with more faults, on labs: ``test_events_chaos``.
+TCP and UDP are tested with faults on labs: ``test_events_chaos``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,15 @@ pytestmark = pytest.mark.programs
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 300
 RANKS = 3
-EVENTS = 300
+EVENTS = 60
+TRANSPORTS = {
+    "tcp": ["--transport", "tcp"],
+    "udp": ["--transport", "udp"],
+    "ofi:tcp": ["--transport", "ofi:tcp"],
+    "ofi:shm": ["--transport", "ofi:shm"],
+    "Open MPI": ["--launcher", "openmpi"],
+    "MPICH": ["--launcher", "mpich"],
+}
 # Other programs may take the processors for longer than the default of 50 ms. Where no rank dies, none may seem lost.
 HEARTBEAT_MS, HEARTBEAT_WITHOUT_DEATHS_MS = 2000, 60_000
 
@@ -37,7 +46,7 @@ def start(run: Path, mark: str, heartbeat_ms: int, *options: str) -> subprocess.
     options_of_run = ["-n", str(RANKS), "--alone", "--size", "64KiB", "-o", str(run)]
     command = [sys.executable, "-m", "assay", "eb", *options_of_run]
     return subprocess.Popen(
-        [*command, "--heartbeat-ms", str(heartbeat_ms), *options],
+        [*command, *(["--heartbeat-ms", str(heartbeat_ms)] if heartbeat_ms else []), *options],
         env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "ASSAY_TEST_MARK": mark},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -61,11 +70,14 @@ def skip_without_provider(provider: str) -> None:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize(("provider", "protocol"), [("ofi:tcp", "push"), ("ofi:shm", "pull")])
-def test_every_fragment_is_built_over_libfabric(provider: str, protocol: str, tmp_path: Path) -> None:
-    skip_without_provider(provider)
-    options = ["--transport", provider, "--protocol", protocol, "--events", str(EVENTS)]
-    process = start(tmp_path / "run", "", HEARTBEAT_WITHOUT_DEATHS_MS, *options)
+@pytest.mark.parametrize("protocol", ["push", "pull"])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_every_fragment_is_built_and_verified(transport: str, protocol: str, tmp_path: Path) -> None:
+    if transport.startswith("ofi"):
+        skip_without_provider(transport)
+    options = [*TRANSPORTS[transport], "--protocol", protocol, "--events", str(EVENTS)]
+    heartbeat_ms = 0 if "MPI" in transport else HEARTBEAT_WITHOUT_DEATHS_MS
+    process = start(tmp_path / "run", "", heartbeat_ms, *options)
     output = process.communicate(timeout=LIMIT_S)[0]
     assert process.returncode == 0, output
     building = checked_building(tmp_path / "run")

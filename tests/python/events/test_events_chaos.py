@@ -29,6 +29,22 @@ def test_building_goes_on_after_a_death_and_every_fragment_is_accounted_for(lab:
     assert len(result.resumes) == 1 and result.built > 0
 
 
+@pytest.mark.parametrize(
+    ("fault", "heartbeat_ms"),
+    [
+        pytest.param("kill", 60_000, marks=pytest.mark.lab),  # its connections tell at once
+        pytest.param("link", 300, marks=pytest.mark.acceptance("events")),
+        pytest.param("freeze", 300, marks=pytest.mark.acceptance("events")),
+    ],
+)
+def test_a_rank_that_was_lost_comes_back_and_takes_part(make_lab, fault: str, heartbeat_ms: int) -> None:
+    """The end of a fault and of the run wait for what is recorded, not for a time."""
+    plan = make_plan(3, 4, fault=fault, heartbeat_ms=heartbeat_ms, returns=True)
+    result = run_plan(plan, make_lab(4, host_rate="400mbit"))
+    assert not result.violations, report(result)
+    assert len(result.resumes) == len(result.returns) == 1
+
+
 def test_the_seeds_have_every_fault_and_never_the_manager() -> None:
     plans = [make_plan(seed, HOSTS) for seed in SEEDS]
     assert {plan.deaths[0].fault for plan in plans} == set(FAULTS)

@@ -96,6 +96,13 @@ def test_loss_is_a_fault_without_a_death_and_a_warning_with_one() -> None:
     assert death.severity == "fault" and death.subject.host == "h3" and "130 ms" in death.cause
 
 
+def test_a_rank_that_came_back_is_told_with_its_loss() -> None:
+    planted = PlantedEventRun(seconds_to_resume={3: 0.13, 5: 0.2}, seconds_to_return={3: 2.5})
+    back, gone = findings_of(planted.records(), "event_death")
+    assert "took part again 2.5 s after its loss" in back.cause and len(back.evidence) == 2
+    assert back.severity == "fault" and "took part again" not in gone.cause
+
+
 def test_a_lost_rank_of_several_on_a_host_is_named_by_its_host() -> None:
     hosts = [f"h{k // 2}:{k % 2}" for k in range(8)]
     (death,) = findings_of(PlantedEventRun(hosts, seconds_to_resume={5: 0.1}).records(), "event_death")

@@ -153,6 +153,25 @@ def test_a_restarted_rank_has_a_higher_incarnation(tmp_path: Path) -> None:
     assert facts["incarnation"] == "1" and "1002" in facts["peers"]
 
 
+def test_a_rank_is_restarted_for_as_long_as_it_takes(tmp_path: Path) -> None:
+    """Its host may be cut off: the rank ends again before it listens, with a pause that doubles."""
+    starts = tmp_path / "starts"
+    body = (
+        f"if rank == 1: open({str(starts)!r}, 'a').write('x')\n"
+        f"tries = len(open({str(starts)!r}).read()) if rank == 1 else 0\n"
+        "if 1 < tries < 6: sys.exit(2)\n"
+        "listen(); t = table()\n"
+        "if tries == 1: kill_self()\n"
+        f"if rank == 1: result(**t, rank=rank); open({str(tmp_path / 'done')!r}, 'w').close()\n"
+        f"await_file({str(tmp_path / 'done')!r})"
+    )
+    code, lines, err = launch(body, survive=True, restart_s=0.01)
+    assert code == 0
+    assert [line["facts"]["incarnation"] for line in lines] == ["5"]
+    assert "ended by signal 9 (Killed); the others go on; it is started again in 0.01 s" in err
+    assert "ended with status 2; the others go on; it is started again in 0.16 s" in err
+
+
 def test_a_rank_is_restarted_on_request(tmp_path: Path) -> None:
     requests = ('{"restart": 1}', "nonsense", '{"restart": 99}')
     code, lines, _ = launch(restarted_rank(tmp_path), survive=True, lines=requests)

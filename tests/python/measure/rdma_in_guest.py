@@ -21,8 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from assay.cli import load, main
+from assay.launch.direct import Direct
+from assay.launch.placement import HERE, Segment
 
 ROOT = Path(__file__).resolve().parents[3]
+EVENTS, FRAGMENT = 40, 65536
 PROBE = [str(ROOT / "build/bin/assay-probe"), "run", "node.rdma"]
 LIMIT_S = 240  # against hangs
 CAP_IPC_LOCK, PR_CAPBSET_DROP = 14, 24  # linux/capability.h, linux/prctl.h
@@ -175,9 +178,31 @@ def without_locked_memory() -> dict[str, Any]:
     return assay("rdma", "-d", "rxe0", "--peer-device", "rxe1", prepare=confine)
 
 
+def build_events(protocol: str) -> dict[str, Any]:
+    """Event building over libfabric's verbs provider, a rank on each device."""
+    before = sent_bytes()
+    direct = Direct("ofi:verbs", heartbeat_ms=20_000, start_s=120)
+    segments = [Segment(["localhost"], {"ASSAY_INTERFACE": name}) for name in interfaces()]
+    engine = [PROBE[0], "run", "events.build", "--protocol", protocol, "--timeout", "100"]
+    engine += ["--events", str(EVENTS), "--duration", "0", "--fragment", str(FRAGMENT)]
+    done = subprocess.run(
+        direct.command(HERE, segments, engine),
+        env={**os.environ, **direct.environment(HERE)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    records = [json.loads(line) for line in done.stdout.splitlines() if '"events.build"' in line]
+    counts = {r["metric"]: r["summary"]["median"] for r in records if r.get("summary") and not r["subject"]}
+    return {"code": done.returncode, "err": done.stderr, "counts": counts, "wire": sent_bytes() - before}
+
+
 PARTS: dict[str, Callable[[], Any]] = {
     "operations": operations,
     "sweep": sweep,
+    "events_push": lambda: build_events("push"),
+    "events_pull": lambda: build_events("pull"),
     "server_killed": lambda: kill_one_side("server"),
     "client_killed": lambda: kill_one_side("client"),
     "taken_port": taken_port,

@@ -24,6 +24,8 @@ RATE_MBIT = 80
 # and acknowledgements, the payload is within this share of the rate.
 LOW, HIGH = 0.80, 1.12
 
+EVENTS, FRAGMENT = 40, 65536  # as in rdma_in_guest.py
+
 Observations = dict[str, Any]
 
 
@@ -74,6 +76,15 @@ def test_the_table_in_both_directions_with_several_queue_pairs(results: Observat
     rows = [line.split() for line in part["out"].splitlines()]
     assert [row[0] for row in rows if row[1:2] == ["50"]] == ["1", "4096", "65536"]
     assert "PASS" in part["out"]
+
+
+@pytest.mark.parametrize("protocol", ["push", "pull"])
+def test_events_are_built_over_the_verbs_of_libfabric(results: Observations, protocol: str) -> None:
+    part = results[f"events_{protocol}"]
+    assert part["code"] == 0, part
+    assert part["counts"]["events_built"] == EVENTS and part["counts"]["fragments_built"] == 2 * EVENTS
+    assert part["counts"]["fragments_corrupt"] == part["counts"]["fragments_duplicate"] == 0
+    assert part["wire"] >= EVENTS * FRAGMENT  # half of the fragments go to the other device
 
 
 @pytest.mark.parametrize("which", ["server", "client"])

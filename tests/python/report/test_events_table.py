@@ -53,6 +53,11 @@ def test_a_death_shows_when_building_went_on() -> None:
     )
 
 
+def test_a_rank_that_came_back_is_told() -> None:
+    planted = PlantedEventRun(seconds_to_resume={3: 0.13}, seconds_to_return={3: 2.5})
+    assert "h3 came back, and took part again 2.5 s after its loss" in shown(planted.records())
+
+
 def test_a_search_shows_its_best_points_its_cost_and_what_matters() -> None:
     space = Space((Axis("fragment", (1024, 2048, 4096)), Axis("credits", (1, 2, 4, 8))))
     result = Tuner(space, lambda point: 1e9 - abs(int(point[0]) - 2048) * 1e5 + int(point[1]), 12).run()

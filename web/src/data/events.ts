@@ -12,6 +12,8 @@ const SLICES = "events.slices";
 const TUNE = "events.tune";
 // Parameters that differ between records of one building.
 const RECORD_PARAMS = ["direction", "lost", "returned", "stayed", "waiting_for"];
+// The engine writes these between slices of the same building.
+const BETWEEN_SLICES = new Set(["resume", "return"]);
 const LEDGER: Record<string, string> = {
   events_built: "events built",
   events_incomplete: "events incomplete",
@@ -37,8 +39,9 @@ export interface Dip {
 /** The loss of a host, in the slice of time that follows `at`. */
 export interface Death {
   at: number; // s
-  to: number; // the end of the next slice
+  to: number; // the end of the next slice; of a host that came back, of that in which it took part again
   host: string;
+  returned: boolean;
 }
 
 export interface Building {
@@ -83,12 +86,17 @@ export function buildings(
       byParams.set(key, building);
       if (LEDGER[record.metric])
         building.ledger.push({ name: LEDGER[record.metric]!, count: value });
-      // The engine writes deaths between slices of the same building.
       if (record.metric === "resume") {
         const at = waiting.at(-1)?.to ?? 0;
-        pending.deaths.push({ at, to: at, host: String(record.params?.["lost"] ?? "") });
+        const host = String(record.params?.["lost"] ?? "");
+        pending.deaths.push({ at, to: at, host, returned: false });
       }
-      if (record.metric !== "resume" && waiting.length > 0) {
+      if (record.metric === "return") {
+        const host = String(record.params?.["lost"] ?? "");
+        const death = pending.deaths.findLast((death) => death.host === host);
+        if (death) [death.to, death.returned] = [waiting.at(-1)?.to ?? death.to, true];
+      }
+      if (!BETWEEN_SLICES.has(record.metric) && waiting.length > 0) {
         for (const span of waiting) span.building = building;
         building.rates.push(...pending.rates);
         building.slowest.push(...pending.slowest);

@@ -91,8 +91,23 @@ test("a death lies in the slice that follows, and slices that were left out are 
     total(),
   ];
   const building = buildings(records, [])[0]!;
-  expect(building.deaths).toEqual([{ at: 7, to: 9, host: "h3" }]);
+  expect(building.deaths).toEqual([{ at: 7, to: 9, host: "h3", returned: false }]);
   expect([building.rates.length, building.slices]).toEqual([4, 10]);
+});
+
+test("a host that came back was away until it took part again", () => {
+  const records = [
+    slice(1, 10),
+    figure("events.build", "resume", 0.1, { lost: "h3" }),
+    slice(2, 10),
+    slice(3, 10),
+    figure("events.build", "return", 1.9, { lost: "h3" }),
+    slice(4, 10),
+    total(),
+  ];
+  const result = buildings(records, []);
+  expect(result[0]!.deaths).toEqual([{ at: 1, to: 3, host: "h3", returned: true }]);
+  expect(result.map(({ rates }) => rates.length)).toEqual([4]);
 });
 
 test("slices of an interrupted run are shown", () => {

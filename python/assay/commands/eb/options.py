@@ -21,7 +21,7 @@ from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.events.figures import BUILD
 from assay.fabric import schedules
-from assay.launch.direct import Direct, check_transport
+from assay.launch.direct import TRANSPORTS, Direct, check_transport
 from assay.launch.engines import check_settings, describe, probe
 from assay.launch.hosts import host_list
 from assay.launch.launchers import Launcher, default_launcher, launcher_on
@@ -149,6 +149,12 @@ def _add_advanced(parser: Parser) -> None:
     advanced.add_argument(
         "--heartbeat-ms", type=count, metavar="N", help="a host silent for three of these is lost"
     )
+    advanced.add_argument(
+        "--restart",
+        type=duration,
+        metavar="DURATION",
+        help="start a lost rank again after this (default: it stays lost)",
+    )
     advanced.add_argument("--no-verify", action="store_true", help="do not compare payloads")
     add_option(advanced, "--timeout", "a message; default: 30s", default=30.0)
 
@@ -166,6 +172,12 @@ def choose_launchers(
     """Returns the launcher of the event builder, and the MPI launcher that measures the network alone for comparison
     (None without an MPI). ``survives_losses``: the event builder goes on when a rank dies. Raises UserError."""
     transport = args.transport or MPI
+    restart_s = getattr(args, "restart", None)
+    if restart_s is not None and transport in (MPI, NULL):
+        raise UserError(
+            f"--restart with --transport {transport}: its job ends with the first rank that is lost",
+            f"choose one of {', '.join(TRANSPORTS)}",
+        )
     if transport not in (MPI, NULL):
         check_transport(transport)
     if transport == MPI:
@@ -183,7 +195,8 @@ def choose_launchers(
         network_launcher = None
     heartbeat = getattr(args, "heartbeat_ms", None) or 0
     start_s = math.ceil(args.timeout)
-    return Direct(transport, survives_losses, heartbeat_ms=heartbeat, start_s=start_s), network_launcher
+    direct = Direct(transport, survives_losses, restart_s, heartbeat_ms=heartbeat, start_s=start_s)
+    return direct, network_launcher
 
 
 def engine_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:

@@ -58,7 +58,11 @@ function BuildingView({ building }: { building: Building }) {
   const { rates, slowest, latency, dips, deaths, ledger } = building;
   const marks = [
     ...dips.map(({ from, to, host }) => ({ from, to, name: host || "all alike" })),
-    ...deaths.map(({ at, to, host }) => ({ from: at, to, name: `${host} lost` })),
+    ...deaths.map(({ at, to, host, returned }) => ({
+      from: at,
+      to,
+      name: returned ? `${host} lost, came back` : `${host} lost`,
+    })),
   ];
   const lowest = rates.length > 0 ? Math.min(...rates.map(([, rate]) => rate)) : undefined;
   return (
