@@ -223,5 +223,7 @@ def _record_totals(run: Run, profile: NumaProfile) -> None:
                 subject=Subject(host=run.info.hosts[0]),
                 params=params,
                 summary=Summary(n=1, median=value, min=value, max=value),
+                status="error" if process.lost_events else "ok",
+                reason=f"{process.lost_events} events could not be recorded" if process.lost_events else None,
             )
         )
