@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from assay.errors import IN_CHECKOUT, REPAIR, UserError
+from assay.errors import ORIGIN, REPAIR, UserError
 from assay.launch.obstacles import cannot_start
 from assay.records.schema import SCHEMA_VERSION, Scalar
 from assay.records.units import parse_size
@@ -154,7 +154,7 @@ def storage_bench(flavour: str) -> Path:
 
 
 def _missing(path: Path, flavour: str) -> UserError:
-    if not IN_CHECKOUT:
+    if ORIGIN != "checkout":
         return UserError(f"{path} is missing: the package is incomplete", REPAIR)
     reason = f": no {flavour} development files were found when the engines were built" if flavour else ""
     return UserError(f"the engine {path.name} is not built{reason}", f"see 'assay doctor', then '{REPAIR}'")

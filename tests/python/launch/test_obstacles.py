@@ -108,7 +108,7 @@ def test_a_half_copied_package_says_so_in_one_line(
     )
     result = start(code, tmp_path)
     assert result.returncode == 2 and result.stderr.count("\n") == 1 and reason in result.stderr
-    assert "pip install --force-reinstall assay" in result.stderr
+    assert "pip install --force-reinstall ./assay-*.whl" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["two words", "a:colon"])
