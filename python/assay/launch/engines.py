@@ -10,7 +10,6 @@ import contextlib
 import difflib
 import functools
 import os
-import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -133,16 +132,6 @@ def probe(flavour: str = "") -> Path:
 def engine_library(name: str) -> Path:
     """The library of an engine that is built for an ABI of MPI; the engine of that name loads it."""
     return engines_folder() / f"lib{name}.so"
-
-
-def check_preloadable() -> None:
-    """Raises UserError if no library of this folder can be in $LD_PRELOAD, which spaces and colons separate."""
-    folder = str(engines_folder().resolve())
-    if re.search(r"[\s:]", folder):
-        raise UserError(
-            f"a library in '{folder}' cannot be loaded into programs: LD_PRELOAD takes no path with a space or a colon",
-            "install Assay in a folder without",
-        )
 
 
 def storage_bench(flavour: str) -> Path:

@@ -11,6 +11,7 @@ import pytest
 from roots import ADMINISTRATOR, ROOT, System
 from roots import system as root_of
 
+pytestmark = pytest.mark.timeout(3600)  # builds and installs the package
 LIMIT_S = 1500
 INSTALL = (
     "apt-get update -q && apt-get install -y -q --no-install-recommends man-db openmpi-bin /tmp/assay.deb"
