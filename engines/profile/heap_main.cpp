@@ -23,6 +23,7 @@
 
 #include "core/error.hpp"
 #include "core/main.hpp"
+#include "core/origin.hpp"
 #include "core/registry.hpp"
 #include "probe/describe.hpp"
 #include "profile/analyse/analyse.hpp"
@@ -51,12 +52,12 @@ constexpr std::array table = {
                 runs_anywhere, nullptr},
 };
 
-// The path of the hook library, which lies beside this executable.
-std::string library_path() {
-    const auto path =
-        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libassay-heap.so";
+// The path of the preloaded library: in this folder, else beside this executable.
+std::string library_path(const std::filesystem::path& folder) {
+    const auto executable = std::filesystem::read_symlink("/proc/self/exe");
+    const auto path = (folder.empty() ? executable.parent_path() : folder) / "libassay-heap.so";
     if (!std::filesystem::exists(path))
-        throw Error(path.string() + " is missing", "build it: make setup");
+        throw Error(path.string() + " is missing", repair(executable));
     return path;
 }
 
@@ -84,6 +85,9 @@ int run(int argc, char** argv) {
     record->add_option("directory", settings.directory, "directory for the traces")
         ->required()
         ->check(CLI::ExistingDirectory);
+    std::string libraries;
+    record->add_option("--libraries", libraries,
+                       "the folder of the preloaded library, as LD_PRELOAD can hold it");
     record->add_option("--at-least", settings.min_block_bytes, "leave out blocks of fewer bytes");
     record->add_option("--sample", settings.sample_bytes,
                        "record about one block per this many requested bytes");
@@ -117,7 +121,7 @@ int run(int argc, char** argv) {
         return app.exit(error) == 0 ? 0 : exit_unusable;
     }
     if (record->parsed()) {
-        settings.library = library_path();
+        settings.library = library_path(libraries);
         if (process->count() == 0 && settings.program.empty())
             throw Error("no program given", "write it after --");
         if (process->count() != 0) {

@@ -39,8 +39,10 @@ def main() -> int:
         for verb in cli.verbs_of(sys.argv[1:]):
             cli.load(verb)
     except Exception as error:  # a module is missing or damaged
-        checkout = os.path.isfile(os.path.join(os.path.dirname(__file__), "..", "..", "CMakeLists.txt"))
-        fix = "make setup" if checkout else "pip install --force-reinstall assay"
+        try:
+            from assay.errors import REPAIR as fix
+        except Exception:
+            fix = "install Assay again"
         print(f"assay: cannot start: {type(error).__name__}: {error}; fix: {fix}", file=sys.stderr)
         return 2
 

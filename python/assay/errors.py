@@ -5,10 +5,15 @@ no traceback. Any other exception that arrives there is reported as a defect of 
 """
 
 from pathlib import Path
+from typing import Literal
 
-IN_CHECKOUT = (Path(__file__).resolve().parents[2] / "CMakeLists.txt").is_file()
-# The command that brings back what is missing of Assay itself.
-REPAIR = "make setup" if IN_CHECKOUT else "pip install --force-reinstall assay"
+Origin = Literal["checkout", "debian", "wheel"]
+# The command that brings back what is missing of Assay itself, as engines/core/origin.cpp has it.
+REPAIRS: dict[Origin, str] = {
+    "checkout": "make setup",
+    "debian": "apt-get install --reinstall ./assay_*.deb",
+    "wheel": "pip install --force-reinstall ./assay-*.whl",
+}
 # The fix where the wheel's engines cannot run, or have no such part.
 SOURCE = "build Assay from its source: make setup in a checkout"
 
@@ -20,6 +25,26 @@ EXIT_INTERRUPTED = 130  # Ctrl-C or SIGTERM; the records so far are kept
 
 # The exit code of each outcome of a run.
 EXIT_OF = {"PASS": EXIT_PASS, "FAIL": EXIT_FAIL, "INCONCLUSIVE": EXIT_UNUSABLE}
+
+
+def origin(module: Path) -> Origin:
+    """Where a module of this package comes from: a checkout, the Debian package or the wheel."""
+    path = module.resolve()
+    if (path.parents[2] / "CMakeLists.txt").is_file():
+        return "checkout"
+    return "debian" if path.is_relative_to("/usr/lib/assay") else "wheel"
+
+
+ORIGIN = origin(Path(__file__))
+REPAIR = REPAIRS[ORIGIN]
+
+
+def rebuild(with_package: str, in_wheel: bool = True, origin: Origin = ORIGIN) -> str:
+    """The fix where an engine is missing. A checkout builds it with a package of the system, by Debian's name; the
+    Debian package has every engine; ``in_wheel``: the wheel has it too."""
+    if origin == "checkout":
+        return f"Debian: apt-get install {with_package}, then make setup"
+    return REPAIRS[origin] if in_wheel or origin == "debian" else SOURCE
 
 
 class UserError(Exception):

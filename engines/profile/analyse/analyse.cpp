@@ -176,6 +176,7 @@ void Analysis::write_json(const ReadSummary& summary, std::FILE* output) {
                   .missing_objects = symbols.missing(),
                   .unsupported_python = metadata.python.unsupported_version,
                   .cut_off = summary.cut_off,
+                  .lost_faults = metadata.lost_page_faults,
                   .unrecorded = metadata.unrecorded},
         .totals = make_totals_section(metadata, stats),
         .pools = std::move(pools),

@@ -53,6 +53,7 @@ struct HeapTrace {
     std::vector<std::string> missing_objects;
     std::string unsupported_python;
     bool cut_off = false;
+    std::uint64_t lost_faults = 0;
     std::vector<std::string> unrecorded;
 };
 
@@ -67,6 +68,7 @@ inline void to_json(nlohmann::ordered_json& json, const HeapTrace& from) {
     json["missing_objects"] = from.missing_objects;
     json["unsupported_python"] = from.unsupported_python;
     json["cut_off"] = from.cut_off;
+    json["lost_faults"] = from.lost_faults;
     json["unrecorded"] = from.unrecorded;
 }
 

@@ -237,6 +237,7 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
             case ChunkKind::faults:
                 read_page_faults(header, payload, metadata, site_numbers);
                 break;
+            case ChunkKind::lost_faults: metadata.lost_page_faults = header.first; break;
             case ChunkKind::mappings: metadata.mappings = text; break;
             case ChunkKind::unrecorded: read_unrecorded(header, text, metadata); break;
             case ChunkKind::raw:

@@ -48,9 +48,10 @@ struct TraceMetadata {
     std::vector<MemorySample> samples;
     std::vector<PageFault> page_faults;  // in time order
     std::vector<FaultSite> fault_sites;
-    bool has_page_faults = false;  // page faults were recorded
-    std::string mappings;          // text of the last mappings chunk, or the next if it is whole
-    std::string mappings_at_end;   // as the process has recorded it; an empty line ends it
+    bool has_page_faults = false;        // page faults were recorded
+    std::uint64_t lost_page_faults = 0;  // that the recorder did not get
+    std::string mappings;         // text of the last mappings chunk, or the next if it is whole
+    std::string mappings_at_end;  // as the process has recorded it; an empty line ends it
     std::uint64_t first_event = ~std::uint64_t{0}, last_event = 0;  // ticks
     std::uint64_t unreadable_chunks = 0;
     // Unrecorded programs that the process started, with the reasons.

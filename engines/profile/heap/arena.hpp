@@ -92,8 +92,9 @@ enum class EndState : std::uint32_t {
 // Why events were lost.
 enum class Shortage : std::uint32_t {
     none,
-    memory,  // the file system of the arena is full
-    buffers  // more threads than buffers
+    memory,   // the file system of the arena is full
+    buffers,  // more threads than buffers
+    sampled   // no room in the table of sampled blocks
 };
 
 struct ArenaHeader {

@@ -19,7 +19,7 @@ struct Filter {
 extern Filter filter;
 
 // A set-associative hash table of the addresses of live sampled blocks: sets of 4 (half a cache
-// line). A block whose set is full is not sampled.
+// line). A block whose set is full is lost: its event is counted so.
 class SampledBlocks {
 public:
     bool reserve();  // false if there is no memory

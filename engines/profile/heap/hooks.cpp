@@ -231,8 +231,9 @@ void* record_reallocation(void* block, size_t size, const Frame& caller) {
     const std::uint64_t time = assay::stack::ticks();
     const bool failed = result == nullptr && size != 0;
     // A sampled block stays sampled until it is freed, whatever its new size.
-    if (filter.sample_bytes != 0 && (failed || result != nullptr))
-        sampled_blocks.insert(failed ? block : result);
+    if (filter.sample_bytes != 0 && (failed || result != nullptr) &&
+        !sampled_blocks.insert(failed ? block : result))
+        count_unsampled();
     if (record(*thread, time, Kind::realloc, failed ? block : result,
                failed ? not_reallocated : size, caller, [=] { return stack; }) &&
         call_start != 0)

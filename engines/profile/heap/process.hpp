@@ -102,6 +102,9 @@ Thread* register_thread(Caller caller);
 // stopped.
 bool switch_buffer(Thread& thread);
 
+// Counts an event of a sampled block for which the table of sampled blocks has no room.
+void count_unsampled();
+
 // Records a text. The caller has set in_hook.
 void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes);
 

@@ -17,9 +17,10 @@ __attribute__((always_inline)) inline void record_block(Thread& thread, std::uin
                                                         const void* block, std::uint64_t size,
                                                         const stack::Frame& caller) {
     thread.allocated = block;
-    if (block == nullptr || (__builtin_expect(filter.is_active, 0) && filter.sample_bytes != 0 &&
-                             !sampled_blocks.insert(block)))
-        return;
+    if (block == nullptr) return;
+    if (__builtin_expect(filter.is_active, 0) && filter.sample_bytes != 0 &&
+        !sampled_blocks.insert(block))
+        return count_unsampled();
     if (record(thread, time, kind, block, size, caller) && start != 0)
         record_call_ticks(thread, ticks_between(start, time));
 }

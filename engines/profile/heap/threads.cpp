@@ -314,6 +314,13 @@ bool switch_buffer(Thread& thread) {
     return false;
 }
 
+void count_unsampled() {
+    if (header == nullptr) return;
+    header->shortage.store(static_cast<std::uint32_t>(Shortage::sampled),
+                           std::memory_order_relaxed);
+    header->lost_events.fetch_add(1, std::memory_order_relaxed);
+}
+
 void record_depth(Thread& thread, std::uint64_t sp, std::uint32_t call_stack_id) {
     const stack::Bounds& bounds = thread.unwinder->bounds();
     if (sp < bounds.low || sp >= bounds.high) return;  // a stack that the program has allocated

@@ -21,6 +21,7 @@
 
 #include "core/error.hpp"
 #include "core/main.hpp"
+#include "core/origin.hpp"
 #include "core/topology.hpp"
 #include "profile/analyse/symbols.hpp"
 #include "profile/numa/record/kernel_events.hpp"
@@ -30,12 +31,12 @@ namespace {
 
 using namespace assay;
 
-// The path of the preloaded library, which lies beside this executable.
-std::string library_path() {
-    const auto path =
-        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libassay-numa.so";
+// The path of the preloaded library: in this folder, else beside this executable.
+std::string library_path(const std::filesystem::path& folder) {
+    const auto executable = std::filesystem::read_symlink("/proc/self/exe");
+    const auto path = (folder.empty() ? executable.parent_path() : folder) / "libassay-numa.so";
     if (!std::filesystem::exists(path))
-        throw Error(path.string() + " is missing", "build it: make setup");
+        throw Error(path.string() + " is missing", repair(executable));
     return path;
 }
 
@@ -98,6 +99,9 @@ int run(int argc, char** argv) {
     record->add_option("directory", settings.directory, "directory for the recordings")
         ->required()
         ->check(CLI::ExistingDirectory);
+    std::string libraries;
+    record->add_option("--libraries", libraries,
+                       "the folder of the preloaded library, as LD_PRELOAD can hold it");
     record->add_option("--emulate", settings.emulated, "emulate this many nodes")
         ->check(CLI::Range(1, 64));
     record->add_option("--at-least", settings.min_object_bytes,
@@ -126,7 +130,7 @@ int run(int argc, char** argv) {
         return 0;
     }
     if (settings.program.empty()) throw Error("no program given", "write it after --");
-    settings.library = library_path();
+    settings.library = library_path(libraries);
     if (samples) settings.events = memory_events(period);
     exit_like(numa::record(settings));
 }

@@ -11,17 +11,21 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <ctime>
+#include <thread>
 
 namespace assay::heap {
 namespace {
 
-// Pages of a ring. The default limit of locked memory suffices for the smallest ring on each
-// processor.
-constexpr std::size_t max_ring_pages = 1024, min_ring_pages = 128;
+// Pages of a ring. The default limit of locked memory suffices for 128 on each processor; what else
+// the user watches takes its part of it.
+constexpr std::size_t max_ring_pages = 1024, min_ring_pages = 16;
 // Each counter takes a file descriptor, and some microseconds during which the threads are stopped.
 constexpr std::size_t max_counters = 16384;
+// A processor that has counted a fault writes it into its ring within this time.
+constexpr auto writing_time = std::chrono::milliseconds(1);
 
 #if defined(__aarch64__)
 constexpr int pc_register = PERF_REG_ARM64_PC;
@@ -84,7 +88,8 @@ FaultWatch::~FaultWatch() {
 bool FaultWatch::prepare() {
     for (int processor = 0; processor < sysconf(_SC_NPROCESSORS_CONF); ++processor) {
         const int fd = open_ring_owner(processor);
-        if (fd < 0) continue;  // offline, or not allowed
+        if (fd < 0 && errno == ENODEV) continue;  // offline
+        if (fd < 0) return false;
         void* base = MAP_FAILED;
         std::size_t bytes = 0;
         for (std::size_t pages = max_ring_pages; base == MAP_FAILED && pages >= min_ring_pages;
@@ -94,7 +99,7 @@ bool FaultWatch::prepare() {
         }
         if (base == MAP_FAILED) {
             close(fd);
-            continue;
+            return false;
         }
         rings_.push_back({processor, fd, base, bytes});
     }
@@ -157,16 +162,38 @@ void FaultWatch::drain(const std::function<void(const Fault&)>& handle) {
             read(tail, &record, sizeof record);
             if (record.size == 0) break;
             if (record.type == PERF_RECORD_SAMPLE) {
+                ++passed_on_;
                 handle(read_sample(tail + sizeof record));
             } else if (record.type == PERF_RECORD_LOST) {
                 std::uint64_t id_and_lost[2];
                 read(tail + sizeof record, id_and_lost, sizeof id_and_lost);
-                lost_ += id_and_lost[1];
+                told_ += id_and_lost[1];
             }
             tail += record.size;
         }
         std::atomic_ref(control->data_tail).store(tail, std::memory_order_release);
     }
+    lost_ = std::max(lost_, told_);
+}
+
+void FaultWatch::drain_all(const std::function<void(const Fault&)>& handle) {
+    const std::uint64_t counted = read_counters();
+    drain(handle);
+    if (counted > passed_on_) {
+        std::this_thread::sleep_for(writing_time);
+        drain(handle);
+    }
+    if (counted > passed_on_) lost_ = std::max(lost_, counted - passed_on_);
+}
+
+// All faults so far, of ended threads as well.
+std::uint64_t FaultWatch::read_counters() const {
+    std::uint64_t sum = 0;
+    for (const int fd : counters_) {
+        std::uint64_t count = 0;
+        if (read(fd, &count, sizeof count) == sizeof count) sum += count;
+    }
+    return sum;
 }
 
 }  // namespace assay::heap

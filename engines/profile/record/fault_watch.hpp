@@ -33,7 +33,7 @@ public:
     FaultWatch(const FaultWatch&) = delete;
     FaultWatch& operator=(const FaultWatch&) = delete;
 
-    // Maps the ring buffers. Returns false if the system does not allow it.
+    // Maps a ring buffer for each processor. Returns false if the system does not allow it for one.
     bool prepare();
     // Watches these threads and all threads that they start, from now on or from their exec on.
     // They must not start threads during the call. Returns false, and watches none, if the system
@@ -42,6 +42,10 @@ public:
     bool watch(std::span<const pid_t> threads, StartAt start);
     // Calls `handle` for each new fault. The faults of one processor are in time order.
     void drain(const std::function<void(const Fault&)>& handle);
+    // The same, and then counts how many faults the kernel has counted and did not pass on.
+    void drain_all(const std::function<void(const Fault&)>& handle);
+    // Faults that found no room in a ring. The kernel itself tells of a loss only when it next
+    // writes into that ring; drain_all() also counts those after the last one.
     std::uint64_t lost() const { return lost_; }
 
 private:
@@ -52,10 +56,11 @@ private:
     };
     bool watch(pid_t thread, const Ring& ring, StartAt start);
     void close_counters();
+    std::uint64_t read_counters() const;
 
     std::vector<Ring> rings_;
     std::vector<int> counters_;  // one per thread and processor
-    std::uint64_t lost_ = 0;
+    std::uint64_t passed_on_ = 0, told_ = 0, lost_ = 0;
 };
 
 }  // namespace assay::heap

@@ -31,6 +31,7 @@
 #include "preload/obstacle.hpp"
 #include "profile/attach/attach.hpp"
 #include "profile/record/fault_watch.hpp"
+#include "profile/record/pending_faults.hpp"
 #include "profile/record/trace_recorder.hpp"
 
 namespace assay::heap {
@@ -191,10 +192,11 @@ public:
     }
 
 private:
-    // Passes page faults to the recorders. Faults of a process without an arena yet stay pending.
-    void drain_faults() {
-        faults_.drain([&](const Fault& fault) { pending_faults_.push_back(fault); });
-        std::erase_if(pending_faults_, [&](const Fault& fault) {
+    // Passes page faults to the recorders.
+    void drain_faults(bool counts_losses = false) {
+        const auto keep = [&](const Fault& fault) { pending_faults_.add(fault); };
+        counts_losses ? faults_.drain_all(keep) : faults_.drain(keep);
+        pending_faults_.pass([&](const Fault& fault) {
             for (TraceRecorder& recorder : recorders_)
                 if (recorder.pid() == fault.pid) {
                     recorder.note_fault(fault);
@@ -202,8 +204,6 @@ private:
                 }
             return false;
         });
-        if (pending_faults_.size() > max_pending_faults)
-            pending_faults_.clear();  // these processes are not recorded
     }
 
     void scan() {
@@ -217,8 +217,9 @@ private:
             if (!name.ends_with(".arena") || !known_arenas_.insert(name).second) continue;
             recorders_.emplace_back(
                 entry.path(), settings_.directory + "/" + name.substr(0, name.size() - 6) + ".heap",
-                settings_);
+                settings_, lost_before_);
         }
+        lost_before_ = faults_.lost();
         std::map<std::uint32_t, std::uint64_t> newest;  // start time of the last arena by pid
         for (const TraceRecorder& recorder : recorders_)
             newest[recorder.pid()] = std::max(newest[recorder.pid()], recorder.start_ticks());
@@ -230,7 +231,6 @@ private:
                 ++recorder;
                 continue;
             }
-            drain_faults();
             finish(*recorder, replaced);
             recorder = recorders_.erase(recorder);
         }
@@ -238,7 +238,9 @@ private:
 
     // Completes a trace. Each kind of warning is printed once, for the first process that has it.
     void finish(TraceRecorder& recorder, bool is_replaced) {
-        recorder.finish(is_replaced);
+        drain_faults(true);
+        recorder.finish(faults_.lost(),
+                        pending_faults_.dropped(recorder.pid(), recorder.start_ns()), is_replaced);
         for (const std::string& line : recorder.warnings())
             if (reported_warnings_.insert(line.substr(line.find_first_not_of("0123456789 ")))
                     .second)
@@ -284,7 +286,8 @@ private:
     const Settings& settings_;
     std::string arenas_;
     FaultWatch& faults_;
-    std::vector<Fault> pending_faults_;
+    PendingFaults pending_faults_{max_pending_faults};
+    std::uint64_t lost_before_ = 0;  // page faults, up to the last search for new processes
     int dump_count_ = 0;
     std::vector<pid_t> analyser_pids_;  // processes that analyse dumps
     std::list<TraceRecorder> recorders_;

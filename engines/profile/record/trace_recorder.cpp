@@ -81,12 +81,13 @@ std::uint64_t real_time_ns() {
 }  // namespace
 
 TraceRecorder::TraceRecorder(const std::string& arena, const std::string& trace,
-                             const Settings& settings)
+                             const Settings& settings, std::uint64_t lost_faults)
     : header_(map_arena(arena, arena_fd_, arena_bytes_)),
       arena_path_(arena),
       trace_path_(trace),
       settings_(settings),
-      writer_(trace) {
+      writer_(trace),
+      lost_before_(lost_faults) {
     statm_ = open(("/proc/" + std::to_string(pid()) + "/statm").c_str(), O_RDONLY | O_CLOEXEC);
     process_start_ = read_start_time(pid());
     buffer_count_ = header_->buffer_count;
@@ -346,7 +347,8 @@ bool TraceRecorder::has_ended() {
 
 void TraceRecorder::abandon() { header_->recorder_gone.store(1, std::memory_order_release); }
 
-void TraceRecorder::finish(bool is_replaced) {
+void TraceRecorder::finish(std::uint64_t lost_faults, std::uint64_t dropped_faults,
+                           bool is_replaced) {
     while (drain()) {
     }
     for (std::uint32_t index = 0; index < buffers_used(); ++index)
@@ -359,6 +361,8 @@ void TraceRecorder::finish(bool is_replaced) {
     if (ending() == EndState::detached) list_mappings();
     write_mappings();
     if (settings_.watches_faults) write_faults();
+    if (const std::uint64_t lost = lost_faults - lost_before_ + dropped_faults; lost > 0)
+        writer_.write({.kind = ChunkKind::lost_faults, .count = 1, .first = lost}, {});
     write_process(is_replaced && ending() == EndState::none ? EndState::exited : ending());
 }
 
@@ -387,6 +391,8 @@ std::vector<std::string> TraceRecorder::warnings() const {
                                    arena_path_.substr(0, arena_path_.rfind('/')) + ") is full"
                          : shortage == Shortage::buffers
                              ? ": more than " + std::to_string(buffer_count_) + " threads at a time"
+                         : shortage == Shortage::sampled
+                             ? ": too many sampled blocks live at a time; give a larger --sample"
                              : ""));
     }
     return lines;

@@ -18,14 +18,17 @@ namespace assay::heap {
 
 class TraceRecorder {
 public:
-    // Maps the arena file and creates the trace file. Throws Error.
-    TraceRecorder(const std::string& arena, const std::string& trace, const Settings& settings);
+    // Maps the arena file and creates the trace file. `lost_faults`: page faults that were lost
+    // before the process started. Throws Error.
+    TraceRecorder(const std::string& arena, const std::string& trace, const Settings& settings,
+                  std::uint64_t lost_faults);
     ~TraceRecorder();
     TraceRecorder(const TraceRecorder&) = delete;
     TraceRecorder& operator=(const TraceRecorder&) = delete;
 
     std::uint32_t pid() const { return header_->pid; }
     std::uint64_t start_ticks() const { return header_->start_ticks; }
+    std::uint64_t start_ns() const { return header_->start_ns; }
     const std::string& error() const { return writer_.error(); }
     // Warnings about the recording, a line each, without the program's name.
     std::vector<std::string> warnings() const;
@@ -42,8 +45,10 @@ public:
     bool has_ended();  // the process ended, became another program, or is detached
     void abandon();    // tells the process to stop recording
     // Copies the rest, partly filled buffers included, and writes the final process chunk.
+    // `lost_faults`: page faults that were lost until now, of any process, since the kernel does
+    // not say of which; `dropped_faults`: those of this process that the recorder dropped.
     // `is_replaced`: the process ended by exec.
-    void finish(bool is_replaced = false);
+    void finish(std::uint64_t lost_faults, std::uint64_t dropped_faults, bool is_replaced);
 
 private:
     void copy_buffer(std::uint32_t index, std::size_t bytes);
@@ -81,6 +86,7 @@ private:
     Nanoseconds last_sample_ = 0;
     Bytes faults_;
     std::uint32_t fault_count_ = 0;
+    std::uint64_t lost_before_;  // page faults, until the process started
     Fault first_fault_{}, last_fault_{};
     std::string mappings_;
     std::uint64_t mappings_time_ = 0;

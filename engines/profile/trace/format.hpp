@@ -41,6 +41,9 @@
 //     unrecorded
 //               programs that the process started and that are not recorded: pairs of a path and
 //               the reason, each ended by a NUL. `count`: how many more there were.
+//     lost_faults
+//               `first`: how many page faults could not be recorded; the payload is empty. Absent
+//               if none were lost.
 #pragma once
 
 #include <array>
@@ -68,7 +71,8 @@ enum class ChunkKind : std::uint32_t {
     code,
     events,
     samples,
-    unrecorded
+    unrecorded,
+    lost_faults
 };
 
 // The words from the stack pointer upwards at a page fault; 0 beyond the end of the stack.

@@ -78,6 +78,7 @@ def _leaks(profile: HeapProfile, host: str) -> list[Finding]:
     if profile.process.detached or profile.trace.cut_off:
         return []  # the blocks may be freed later
     limit = max(MIN_LEAK, MIN_LEAK_OF_PEAK * profile.totals.peak)
+    gap = [f"doubtful: {profile.gap}, and frees may be what is missing"] if profile.gap else []
     leaks = [
         figures
         for figures in profile.by("leaked", "line")
@@ -88,7 +89,7 @@ def _leaks(profile: HeapProfile, host: str) -> list[Finding]:
             "heap_leak",
             host,
             f"{_where(figures.location)} allocates {format_quantity(figures.exclusive, 'B')} that are never freed",
-            [f"{format_share(figures.exclusive / profile.totals.peak)} of the peak"],
+            [f"{format_share(figures.exclusive / profile.totals.peak)} of the peak", *gap],
             "free them; blocks that are kept on purpose until the end count here too",
         )
         for figures in leaks[:MAX_FINDINGS]
@@ -228,6 +229,7 @@ def _first_touch(profile: HeapProfile, host: str) -> list[Finding]:
     if touches is None:
         return []
     peaks = profile.calls.exclusive("line", "peak")
+    bound = "at least " if profile.trace.lost_faults else ""
     findings = []
     for site, pages, with_huge in zip(touches.site, touches.site_pages, touches.site_with_huge, strict=True):
         where, peak = _where(profile.calls.locations[site]), peaks.get(site, 0)
@@ -235,10 +237,10 @@ def _first_touch(profile: HeapProfile, host: str) -> list[Finding]:
             break
         if pages * PAGE >= MIN_RETOUCHES * peak:
             times = pages * PAGE / max(1, peak)
-            cause = f"blocks of {where} are touched anew: {pages} page faults, {times:.0f} times their peak"
+            cause = f"blocks of {where} are touched anew: {bound}{pages} page faults, {times:.0f} times their peak"
             fix = "reuse the blocks, or use an allocator that keeps freed memory (see assay alloc)"
         elif with_huge <= MAX_LEFT_WITH_HUGE * pages:
-            cause = f"blocks of {where} take {pages} page faults; with huge pages it would be {with_huge}"
+            cause = f"blocks of {where} take {bound}{pages} page faults; with huge pages it would be {bound}{with_huge}"
             fix = "try huge pages: GLIBC_TUNABLES=glibc.malloc.hugetlb=1, or madvise(MADV_HUGEPAGE)"
         else:
             continue

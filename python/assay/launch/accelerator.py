@@ -10,20 +10,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay.errors import REPAIR, UserError
-from assay.launch.engines import check_preloadable, engines_folder
+from assay.launch.engines import engines_folder
 from assay.launch.mpis import flavour_for
+from assay.launch.preload_folder import preload_folder
 
 
 def library(mpi: str) -> Path:
-    """The accelerator for an MPI ("openmpi", "mpich", "mpich-wheel"). Raises UserError if it is not built."""
+    """The accelerator for an MPI ("openmpi", "mpich", "mpich-wheel"), as $LD_PRELOAD has it. Raises UserError if it
+    is not built."""
     path = engines_folder() / f"libassay-io-{flavour_for(mpi)}.so"
     if not path.is_file():
         raise UserError(
             f"the accelerator for {mpi} is not built: no {path.name} in {path.parent}",
             f"{REPAIR}, or measure without it: --stock",
         )
-    check_preloadable()
-    return path
+    return preload_folder(is_launched=True) / path.name
 
 
 def environment(

@@ -10,7 +10,6 @@ import contextlib
 import difflib
 import functools
 import os
-import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from assay.errors import IN_CHECKOUT, REPAIR, UserError
+from assay.errors import ORIGIN, REPAIR, UserError
 from assay.launch.obstacles import cannot_start
 from assay.records.schema import SCHEMA_VERSION, Scalar
 from assay.records.units import parse_size
@@ -135,16 +134,6 @@ def engine_library(name: str) -> Path:
     return engines_folder() / f"lib{name}.so"
 
 
-def check_preloadable() -> None:
-    """Raises UserError if no library of this folder can be in $LD_PRELOAD, which spaces and colons separate."""
-    folder = str(engines_folder().resolve())
-    if re.search(r"[\s:]", folder):
-        raise UserError(
-            f"a library in '{folder}' cannot be loaded into programs: LD_PRELOAD takes no path with a space or a colon",
-            "install Assay in a folder without",
-        )
-
-
 def storage_bench(flavour: str) -> Path:
     """Returns the executable that measures parallel I/O through an MPI's MPI-IO. Raises UserError."""
     path = engines_folder() / f"assay-io-bench-{flavour}"
@@ -154,7 +143,7 @@ def storage_bench(flavour: str) -> Path:
 
 
 def _missing(path: Path, flavour: str) -> UserError:
-    if not IN_CHECKOUT:
+    if ORIGIN != "checkout":
         return UserError(f"{path} is missing: the package is incomplete", REPAIR)
     reason = f": no {flavour} development files were found when the engines were built" if flavour else ""
     return UserError(f"the engine {path.name} is not built{reason}", f"see 'assay doctor', then '{REPAIR}'")

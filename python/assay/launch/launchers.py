@@ -22,11 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from assay.errors import SOURCE, UserError
+from assay.errors import SOURCE, UserError, rebuild
 from assay.launch.engines import flavours
 from assay.launch.identity import short_name
 from assay.launch.mpis import (
     chosen_program,
+    describe_mpi,
     first_of_kind,
     flavour_for,
     is_for_abi,
@@ -128,7 +129,7 @@ class OpenMpi:
 
     def unavailable(self) -> str | None:
         if self.flavour not in flavours():
-            return "no engine is built for Open MPI (Debian: apt-get install libopenmpi-dev, then make setup)"
+            return f"no engine is built for Open MPI ({rebuild('libopenmpi-dev')})"
         program = self.program()
         if program is None:
             return "no mpirun of Open MPI on PATH (Debian: apt-get install openmpi-bin)"
@@ -212,9 +213,7 @@ class Hydra:
 
     def unavailable(self) -> str | None:
         if self.flavour not in flavours():
-            return (
-                f"no engine is built for {self.name} (Debian: apt-get install libmpich-dev, then make setup)"
-            )
+            return f"no engine is built for {self.name} ({rebuild('libmpich-dev')})"
         program = self.program()
         if program is None:
             return "no mpiexec of MPICH (Debian: apt-get install mpich)"
@@ -276,7 +275,7 @@ class Srun:
             return "no srun on PATH (Debian: apt-get install slurm-client)"
         types, (kind, flavour) = _pmi_types(), self._start()
         if flavour not in flavours():
-            return "no engine is built for Open MPI (Debian: apt-get install libopenmpi-dev, then make setup)"
+            return f"no engine is built for Open MPI ({rebuild('libopenmpi-dev')})"
         if types and kind not in types:
             types_text = ", ".join(sorted(types))
             needs = "Open MPI needs pmix, MPICH pmi2, and an engine built for it"
@@ -404,8 +403,11 @@ def _by_path(order: list[Launcher]) -> list[Launcher]:
         x for x in order if (own := x.program()) and (own == program or chosen == kind_of(own) is not None)
     ]
     if chosen is None and not first:
-        what = f"{program} is neither of Open MPI nor of an MPI with MPICH's ABI, and the wheel has engines for these"
-        raise UserError(what, SOURCE)
+        raise UserError(
+            f"{describe_mpi(program)} is neither of Open MPI (libmpi.so.40) nor of an MPI with MPICH's ABI "
+            "(libmpi.so.12), and the wheel has engines for these",
+            f"load a module of such an MPI, or put this one's mpicxx on PATH and {SOURCE}",
+        )
     return first + [x for x in order if x not in first]
 
 

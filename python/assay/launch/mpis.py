@@ -17,11 +17,14 @@ from pathlib import Path
 
 from assay.errors import REPAIR, UserError
 from assay.launch.engines import engine_library, flavours, probe
+from assay.records.text import name_text
 
 VERSION_LIMIT_S = 120  # against hangs
 ABIS = ("openmpi", "mpich")
 # The libraries of an ABI; Debian's MPICH has a name of its own.
 SONAMES = {"openmpi": ["libmpi.so.40"], "mpich": ["libmpi.so.12", "libmpich.so.12"]}
+LIBRARY = re.compile(r"libmpi(?:ch)?\.so\.\d")
+MAX_WORDS = 80  # characters of a launcher's own words
 # Where an MPI's library is, below the folder that has its bin: Intel's has "release", Debian the name of the processor.
 LIBRARY_FOLDERS = ("lib", "lib64", "lib/release", "lib/x86_64-linux-gnu")
 
@@ -88,6 +91,23 @@ def library_beside(launcher: str, abi: str) -> Path | None:
                 if path.is_file():
                     return path
     return None
+
+
+def describe_mpi(launcher: str) -> str:
+    """A launcher for a refusal: its path, its own words, and the libraries of MPI in its installation."""
+    words = next((line.strip() for line in _version(launcher).splitlines() if line.strip()), "")
+    text = f"says '{name_text(words)[:MAX_WORDS]}'" if words else "tells no version"
+    folders = {
+        program.parent.parent / below
+        for program in (Path(launcher), Path(launcher).resolve())
+        for below in LIBRARY_FOLDERS
+    }
+    found = [path for folder in folders for path in folder.glob("libmpi*.so.*") if LIBRARY.match(path.name)]
+    sonames = {
+        path.resolve(): path for path in sorted(found, key=lambda path: -len(path.name))
+    }  # the shortest name
+    libraries = " and ".join(str(path) for path in sonames.values()) or "no libmpi.so beside it"
+    return f"{launcher} ({text}; {libraries})"
 
 
 def rank_command(engine: Path, flavour: str, launcher: str | None, arguments: Sequence[str]) -> list[str]:

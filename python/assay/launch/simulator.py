@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from assay.errors import rebuild
 from assay.launch.engines import flavours
 from assay.launch.flows import Flows
 from assay.launch.launchers import Launcher
@@ -34,10 +35,10 @@ _COMPLAINT = re.compile(
 
 def unavailable() -> str | None:
     """Returns why SimGrid cannot be used here; None if it can."""
-    if shutil.which("smpirun") is None:
-        return "no smpirun of SimGrid on PATH (Debian: apt-get install libsimgrid-dev, then make setup)"
     if FLAVOUR not in flavours():
-        return "no engine is built for SimGrid (Debian: apt-get install libsimgrid-dev, then make setup)"
+        return f"no engine is built for SimGrid ({rebuild('libsimgrid-dev', in_wheel=False)})"
+    if shutil.which("smpirun") is None:
+        return "no smpirun of SimGrid on PATH (Debian: apt-get install libsimgrid-dev)"
     return None
 
 

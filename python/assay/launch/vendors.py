@@ -15,13 +15,14 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.errors import UserError
+from assay.errors import ORIGIN, REPAIR, UserError
 from assay.launch.engines import flavours
 from assay.launch.mpis import first_of_kind, is_for_abi, missing_library
 from assay.launch.placement import Segment, Site, with_env
 
 FLAVOUR = "mpich"
-NO_ENGINE = "no engine is built for it: put its mpicxx on PATH (a module), then make setup"
+_MODULE = "put its mpicxx on PATH (a module), then make setup"
+NO_ENGINE = f"no engine is built for it: {_MODULE if ORIGIN == 'checkout' else REPAIR}"
 
 
 class IntelMpi:

@@ -82,6 +82,8 @@ def _record_totals(run: Run, profile: HeapProfile) -> None:
                 subject=Subject(host=run.info.hosts[0], rank=rank),
                 params=params,
                 summary=Summary(n=1, median=value, min=value, max=value),
+                status="error" if profile.gap else "ok",
+                reason=profile.gap or None,
             )
         )
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import REPAIR, UserError
-from assay.launch.engines import check_preloadable, engines_folder
+from assay.launch.engines import engines_folder
+from assay.launch.preload import launcher_of
+from assay.launch.preload_folder import preload_folder
 from assay.measure.recorded_program import ENDING, run_recorded
 
 
@@ -55,9 +57,10 @@ def record_program(folder: Path, program: Sequence[str], recording: Recording = 
 
     Raises UserError when it cannot be started.
     """
-    check_preloadable()
+    libraries = preload_folder(launcher_of(program) is not None)
     make_private(folder)
-    command: list[str | Path] = [recorder(), "record", *recording.arguments(), folder, "--", *program]
+    arguments = ["--libraries", str(libraries), *recording.arguments(), str(folder)]
+    command: list[str | Path] = [recorder(), "record", *arguments, "--", *program]
     # SIGUSR1 asks for a profile while the program runs.
     return run_recorded(command, forwarded_signals=(*ENDING, signal.SIGUSR1))
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import msgspec
 
 from assay.errors import REPAIR, SOURCE, UserError
-from assay.launch.engines import MeasurementDescription, Metric, Parameter, check_preloadable, engines_folder
+from assay.launch.engines import MeasurementDescription, Metric, Parameter, engines_folder
+from assay.launch.preload import launcher_of
+from assay.launch.preload_folder import preload_folder
 from assay.measure.kept_sources import keep_sources
 from assay.measure.recorded_program import run_recorded
 from assay.measure.session import Session
@@ -107,17 +109,19 @@ def record_program(folder: Path, program: Sequence[str], recording: NumaRecordin
 
     Raises UserError when it cannot be started.
     """
-    check_preloadable()
-    folder.mkdir(
-        mode=0o700, parents=True, exist_ok=True
-    )  # a profile holds paths and names of the user's work
     environment = {**os.environ, RECORDINGS_VARIABLE: str(folder.resolve())}
-    command: list[str | Path] = [recorder(), "record", *recording.arguments(), folder, "--", *program]
     if recording.emulator:
         command = [*emulator(), *program]
         environment["ASSAY_NUMA_COMMAND"] = " ".join(program)
         if recording.emulated:
             environment["ASSAY_NUMA_EMULATE"] = str(recording.emulated)
+    else:
+        libraries = preload_folder(launcher_of(program) is not None)
+        arguments = ["--libraries", str(libraries), *recording.arguments(), str(folder)]
+        command = [recorder(), "record", *arguments, "--", *program]
+    folder.mkdir(
+        mode=0o700, parents=True, exist_ok=True
+    )  # a profile holds paths and names of the user's work
     return run_recorded(command, environment)
 
 
@@ -223,5 +227,7 @@ def _record_totals(run: Run, profile: NumaProfile) -> None:
                 subject=Subject(host=run.info.hosts[0]),
                 params=params,
                 summary=Summary(n=1, median=value, min=value, max=value),
+                status="error" if process.lost_events else "ok",
+                reason=f"{process.lost_events} events could not be recorded" if process.lost_events else None,
             )
         )

@@ -243,7 +243,7 @@ class _Analysis:
         timeline = timeline_of(timed.recording, self.nodes, self.page_bytes, has_slices=timed is main)
         return NumaProfile(
             process=process,
-            problems=problems(self.recordings, self.touching, self.recorder_pages * self.page_bytes),
+            problems=problems(self.recordings, self.recorder_pages * self.page_bytes),
             nodes=[
                 NumaNode(node.id, len(node.processors), node.memory, list(node.distances))
                 for node in (main.recording.nodes[number] for number in self.nodes)
@@ -275,7 +275,6 @@ class _Analysis:
     def _process(self) -> NumaProcess:
         row = self.main.recording.process
         ends = [profile.recording.end for profile in self.recordings]
-        counted = self.touching.recording.end
         return NumaProcess(
             pid=row.pid,
             parent=row.parent,
@@ -286,7 +285,7 @@ class _Analysis:
             page_bytes=row.page_bytes,
             seconds=max((end.ns for end in ends if end), default=0) * 1e-9,
             complete=all(ends),
-            lost_events=counted.lost if counted else 0,
+            lost_events=sum(end.lost for end in ends if end),
         )
 
     def _object_row(self, used: _Object) -> NumaObject:

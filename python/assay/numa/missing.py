@@ -13,9 +13,9 @@ EMULATED = "nodes are emulated: placement is simulated, and no access was slower
 ONE_NODE = "this machine has one node: nothing is remote; try --emulate 2"
 
 
-def problems(recordings: Sequence[Profile], touching: Profile, own_bytes: int) -> list[str]:
-    """Messages about the recordings that readers must know before they read the figures. ``touching``: the recording
-    whose first touches count. ``own_bytes``: first touched by the recorder itself."""
+def problems(recordings: Sequence[Profile], own_bytes: int) -> list[str]:
+    """Messages about the recordings that readers must know before they read the figures. ``own_bytes``: first touched
+    by the recorder itself."""
     main = recordings[0].recording
     messages = [EMULATED] if main.process.emulated else []
     if len(main.nodes) < 2:
@@ -24,9 +24,12 @@ def problems(recordings: Sequence[Profile], touching: Profile, own_bytes: int) -
         messages += profile.recording.notes
     if any(profile.recording.end is None for profile in recordings):
         messages.append("the recording ended early: it holds what happened until then")
-    lost = touching.recording.end.lost if touching.recording.end else 0
+    lost = sum(profile.recording.end.lost for profile in recordings if profile.recording.end)
     if lost:
-        messages.append(f"{lost} events could not be recorded")
+        messages.append(
+            f"{lost} events could not be recorded: counts are at least the shown ones, and shares are doubtful; leave "
+            "a processor to the recorder, or sysctl kernel.perf_event_mlock_kb=8196"
+        )
     sampling = main.sampling
     if sampling:
         messages.append(

@@ -39,6 +39,15 @@ class HeapProfile(heap.HeapProfile, dict=True):
         """Whether the stacks hold Python functions."""
         return any(location.is_python for location in self.calls.locations)
 
+    @property
+    def gap(self) -> str:
+        """What the recording lacks, so that its figures are doubtful; "" if nothing."""
+        if self.trace.lost_events:
+            return f"{self.trace.lost_events} events could not be recorded"
+        if self.trace.damaged_bytes or self.trace.unreadable_chunks:
+            return "the trace is damaged"
+        return ""
+
     def by(self, metric: str, group: Group) -> list[Figures]:
         """The figures of each function or line, in descending order of the exclusive figure."""
         return self.calls.by(metric, group)

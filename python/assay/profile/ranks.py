@@ -126,6 +126,8 @@ def _sum_trace(ranks: Sequence[HeapProfile]) -> HeapTrace:
     return HeapTrace(
         imported_from="",
         **sums,
+        # The kernel does not say whose they were, so all that ran then have them.
+        lost_faults=max(rank.trace.lost_faults for rank in ranks),
         missing_objects=sorted({path for rank in ranks for path in rank.trace.missing_objects}),
         unsupported_python=next(
             (rank.trace.unsupported_python for rank in ranks if rank.trace.unsupported_python), ""

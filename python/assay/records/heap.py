@@ -68,6 +68,7 @@ class HeapTrace(Struct):
     missing_objects: list[str]
     unsupported_python: str = ""  # the version of an interpreter whose frames were not read; empty: none
     cut_off: bool = False  # the file lacks its end: blocks that are not freed in it may be freed later
+    lost_faults: int = 0  # page faults that could not be recorded; also of other processes at that time
     unrecorded: list[str] = []  # programs that the process started and that are not recorded: "PATH REASON"
 
 

@@ -115,7 +115,15 @@ def problems(profile: HeapProfile) -> list[str]:
             f"about one block in {format_quantity(profile.process.sample, 'B')} was recorded: figures are estimates"
         )
     if trace.lost_events:
-        messages.append(f"{trace.lost_events} events could not be recorded")
+        messages.append(
+            f"{trace.lost_events} events could not be recorded: figures are too low, and what was freed may count as "
+            "not freed; record less: --at-least SIZE or --sample SIZE"
+        )
+    if trace.lost_faults:
+        messages.append(
+            f"{trace.lost_faults} page faults could not be recorded, since the kernel's buffer was full: first touches "
+            "are at least the shown ones; leave a processor to the recorder, or sysctl kernel.perf_event_mlock_kb=4100"
+        )
     if trace.damaged_bytes or trace.unreadable_chunks:
         messages.append(
             f"the trace is damaged: {trace.damaged_bytes} bytes, {trace.unreadable_chunks} chunks left out"

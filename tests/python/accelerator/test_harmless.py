@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from durability import TESTED, assay, needs_root
 from mpi_programs import AS_ROOT, LIMIT_S, MPIRUN, ROOT, memory_folder
+from mpich_ranks import lingering
 from unloadable_programs import KINDS, unloadable_program
 
 pytestmark = pytest.mark.programs
@@ -165,7 +166,7 @@ def test_a_store_that_stays_in_use_is_named(folder: Path, shm: Path) -> None:
 @pytest.mark.parametrize("mpi", TESTED)
 def test_the_users_own_library_stays(mpi: str, folder: Path, shm: Path) -> None:
     own = compiled(folder, "own.so", "int own_library;", "gcc", "-shared", "-fPIC")
-    command = [*MPIRUN[mpi], "-n", "1", "sh", "-c", 'echo "$LD_PRELOAD"']
+    command = [*MPIRUN[mpi], "-n", "1", *lingering("sh", "-c", 'echo "$LD_PRELOAD"')]
     result = assay("io", "run", "--store", str(shm), "--", *command, LD_PRELOAD=str(own))
     first, second = result.stdout.strip().split(":")
     assert Path(first).name == f"libassay-io-{mpi}.so" and second == str(own), result.stderr

@@ -8,7 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,9 @@ from assay.commands.manual import manual, roff
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 120
+Shell = Callable[
+    [str, str, Path], list[str]
+]  # what it offers at the end of a line, with this script, in this folder
 # What a shell must offer at the end of a line.
 LINES = {
     "assay sat": ["saturate"],
@@ -68,13 +71,6 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
     return done.stdout.split()
 
 
-@pytest.mark.parametrize(("line", "offered"), LINES.items(), ids=LINES)
-def test_bash_completes(
-    line: str, offered: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert set(in_bash(line, written("bash", capsys), folder)) == set(offered)
-
-
 def test_bash_offers_all_commands_runs_and_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = written("bash", capsys)
     assert set(VERBS) <= set(in_bash("assay ", script, folder))
@@ -83,13 +79,9 @@ def test_bash_offers_all_commands_runs_and_files(folder: Path, capsys: pytest.Ca
     assert "fabric.txt" in in_bash("assay fabric check --fabric fab", script, folder)
 
 
-@pytest.mark.programs
-@pytest.mark.parametrize(("line", "offered"), LINES.items(), ids=LINES)
-def test_fish_completes(
-    line: str, offered: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    needs("fish")
-    (folder / "assay.fish").write_text(written("fish", capsys))
+def in_fish(line: str, script: str, folder: Path) -> list[str]:
+    """What fish offers at the end of a line."""
+    (folder / "assay.fish").write_text(script)
     done = subprocess.run(
         ["fish", "--no-config", "-c", f"source assay.fish; complete -C {shlex.quote(line)}"],
         capture_output=True,
@@ -99,25 +91,17 @@ def test_fish_completes(
         env={**os.environ, "HOME": str(folder)},
     )
     assert done.stderr == ""
-    assert {text.split("\t")[0].rstrip("/") for text in done.stdout.splitlines()} == set(offered)
+    return [text.split("\t")[0].rstrip("/") for text in done.stdout.splitlines()]
 
 
-@pytest.mark.programs
-@pytest.mark.parametrize(("line", "offered"), LINES.items(), ids=LINES)
-def test_zsh_completes(
-    line: str, offered: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    needs("zsh")
+def in_zsh(line: str, script: str, folder: Path) -> list[str]:
+    """What zsh writes at the end of a line when it inserts all matches. Its editor needs a terminal. Ends at a mark, or
+    when zsh does."""
     (folder / "functions").mkdir()
-    (folder / "functions/_assay").write_text(written("zsh", capsys))
-    begun = in_zsh(line, folder).rstrip(" /")
-    assert all(f"{line.rpartition(' ')[0]} {value}".startswith(begun) for value in offered)
-    assert len(begun) > len(line) and (len(offered) > 1 or begun.endswith(offered[0]))
-
-
-def in_zsh(line: str, folder: Path) -> str:
-    """What zsh makes of a line and the tab key. Its editor needs a terminal. Ends at a mark, or when zsh does."""
+    (folder / "functions/_assay").write_text(script)
     start = "PS1='> '; fpath=(functions $fpath); autoload -U compinit; compinit -u -D; stty -echo; "
+    start += "zstyle ':completion:*' completer _all_matches _complete; "
+    start += "zstyle ':completion:*:all-matches:*' insert true; "
     start += "finish() { print -r -- \"[$BUFFER]DONE\"; exit }; zle -N finish; bindkey '^X' finish"
     child, terminal = pty.fork()
     if child == 0:
@@ -130,7 +114,25 @@ def in_zsh(line: str, folder: Path) -> str:
     os.close(terminal)
     buffers = re.findall(r"\[(assay[^\]]*)\]DONE", output)
     assert buffers, output
-    return str(buffers[-1])
+    given = line.count(" ")
+    return [word.rstrip("/") for word in str(buffers[-1]).split()[given:]]
+
+
+@pytest.mark.parametrize(("line", "offered"), LINES.items(), ids=LINES)
+@pytest.mark.parametrize(
+    ("shell", "ask"),
+    [
+        ("bash", in_bash),
+        pytest.param("fish", in_fish, marks=pytest.mark.programs),
+        pytest.param("zsh", in_zsh, marks=pytest.mark.programs),
+    ],
+    ids=["bash", "fish", "zsh"],
+)
+def test_a_shell_completes(
+    shell: str, ask: Shell, line: str, offered: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needs(shell)
+    assert set(ask(line, written(shell, capsys), folder)) == set(offered)
 
 
 def read_all(terminal: int) -> Iterator[bytes]:

@@ -98,8 +98,16 @@ def test_an_mpi_of_neither_abi_is_refused_and_not_passed_over(
 ) -> None:
     path = ":".join([install(wheel, "other"), install(wheel, "openmpi"), "/usr/bin", "/bin"])
     monkeypatch.setenv("PATH", path)
-    with pytest.raises(UserError, match="other/bin/mpirun is neither of Open MPI nor"):
+    with pytest.raises(UserError, match="is neither of Open MPI") as refused:
         default_launcher()
+    assert f"{wheel}/other/bin/mpirun (says 'mpirun of a company, 1.0'; no libmpi.so" in refused.value.what
+    for name in ("libmpi.so.1.0.3", "libmpi_cxx.so.1"):
+        script(wheel / "other" / "lib" / name, "")
+    (wheel / "other" / "lib" / "libmpi.so.1").symlink_to("libmpi.so.1.0.3")
+    with pytest.raises(UserError, match="is neither of Open MPI") as refused:
+        default_launcher()
+    assert f"company, 1.0'; {wheel}/other/lib/libmpi.so.1)" in refused.value.what
+    assert "mpicxx" in refused.value.fix and "\n" not in str(refused.value)
 
 
 def test_a_launcher_without_its_library_says_what_was_tried(

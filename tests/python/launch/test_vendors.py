@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from mpich_ranks import lingering
 
 from assay.errors import UserError
 from assay.launch import launchers, vendors
@@ -73,7 +73,7 @@ def test_ranks_start_with_their_environment(
     argument_log = plant(planted, tool, options)
     assert launcher.unavailable() is None
     segments = [Segment(["n1"], {"BOUND": "to a"}), Segment(["n2", "n3"])]
-    argv = [shutil.which("python3") or "python3", "-c", "import os; print(os.environ.get('BOUND', 'free'))"]
+    argv = lingering("sh", "-c", 'echo "${BOUND:-free}"')
     command = launcher.command(site, segments, argv)
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert sorted(re.findall("free|to a", done.stdout)) == ["free", "free", "to a"], done.stderr

@@ -199,6 +199,7 @@ export interface HeapTrace {
   missing_objects: string[];
   unsupported_python: string;
   cut_off: boolean;
+  lost_faults: number;
   unrecorded: string[];
 }
 

@@ -42,6 +42,7 @@ struct Module {
 constexpr std::uint32_t max_modules = 4096;
 Module modules[max_modules];
 std::uint32_t module_count = 0, site_count = 0;
+bool lacks_sites = false;
 
 // A hash table of the stacks that the recording already holds: address and number.
 struct WrittenStack {
@@ -257,6 +258,9 @@ __attribute__((destructor)) void report() {
         lost += thread->overflow;
     }
     write_touches(lines);
+    if (lacks_sites)
+        lines.write("note", Text("the program has more lines with accesses than can be told apart: "
+                                 "some accesses count at another line"));
     lines.write("end", 0, lost, 0);
     lines.flush();
     close(fd);
@@ -310,6 +314,8 @@ extern "C" __attribute__((visibility("default"))) std::uint32_t __assay_numa_mod
         base = site_count;
         modules[module_count++] = {sites, base, count};
         site_count += count;
+    } else {
+        lacks_sites = true;
     }
     pthread_mutex_unlock(&mutex);
     return base;

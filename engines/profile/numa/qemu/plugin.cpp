@@ -84,12 +84,13 @@ unsigned find_node(std::uint64_t address) {
 void count_access(unsigned processor, qemu_plugin_meminfo_t info, std::uint64_t address,
                   void* user_data) {
     const auto site = reinterpret_cast<std::uintptr_t>(user_data);
-    if (processor >= processor_limit || address >> 12 >= page_count) {
+    Cells** cells_of = processor < processor_limit ? &processors[processor] : nullptr;
+    if (cells_of != nullptr && *cells_of == nullptr) *cells_of = reserve<Cells>(site_limit);
+    if (cells_of == nullptr || *cells_of == nullptr || address >> 12 >= page_count) {
         __atomic_fetch_add(&lost, 1, __ATOMIC_RELAXED);
         return;
     }
-    Cells*& cells = processors[processor];
-    if (cells == nullptr && (cells = reserve<Cells>(site_limit)) == nullptr) return;
+    Cells* cells = *cells_of;
     const unsigned page_node = page_nodes[address >> 12];
     const unsigned node = page_node != 0 ? page_node - 1 : find_node(address);
     const unsigned cell = thread_node() * 8 + node;

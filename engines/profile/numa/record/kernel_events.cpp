@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -222,9 +223,28 @@ void KernelEvents::drain(const std::function<void(KernelEvent&&)>& handle) {
         const RingBytes bytes{static_cast<const char*>(ring.base) + page_bytes(), ring.bytes};
         const std::uint64_t head =
             std::atomic_ref(control->data_head).load(std::memory_order_acquire);
-        read_records(bytes, control->data_tail, head, accesses_, handle, losses_);
+        const auto count = [&](KernelEvent&& event) {
+            read_faults_ += event.kind == KernelEvent::Kind::fault ? 1 : 0;
+            handle(std::move(event));
+        };
+        read_records(bytes, control->data_tail, head, accesses_, count, losses_);
         std::atomic_ref(control->data_tail).store(head, std::memory_order_release);
     }
+}
+
+void KernelEvents::stop() {
+    for (const Ring& ring : rings_) ioctl(ring.fd, PERF_EVENT_IOC_DISABLE, 0);
+    for (const Ring& ring : rings_) {
+        std::uint64_t count = 0;  // of ended processes as well
+        if (read(ring.fd, &count, sizeof count) == sizeof count) counted_faults_ += count;
+    }
+}
+
+Losses KernelEvents::losses() const {
+    Losses losses = losses_;
+    if (counted_faults_ > read_faults_)
+        losses.lost = std::max(losses.lost, counted_faults_ - read_faults_);
+    return losses;
 }
 
 void check_memory_events(const std::vector<MemoryEvent>& events) {

@@ -41,7 +41,10 @@ public:
     void drain(const std::function<void(KernelEvent&&)>& handle);
     // Waits until a ring fills, a descriptor of `other_fds` is readable or the timeout expires.
     void wait(int milliseconds, std::initializer_list<int> other_fds) const;
-    const Losses& losses() const { return losses_; }
+    // Stops the counting of faults. Then, after a last drain(), losses() has also those of which
+    // the kernel has not told: it does so only when it next writes into a ring.
+    void stop();
+    Losses losses() const;
 
 private:
     struct Ring {
@@ -57,6 +60,7 @@ private:
     std::string failure_;
     bool includes_kernel_ = true;
     Losses losses_;
+    std::uint64_t counted_faults_ = 0, read_faults_ = 0;
 };
 
 }  // namespace assay::numa

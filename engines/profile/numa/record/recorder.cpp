@@ -360,6 +360,7 @@ void Recorder::run(HasEnded has_ended) {
         if (ended == 0 && has_ended()) ended = now();
     }
     next_ring_search_ = 0;
+    kernel_.stop();
     handle_events(true);
     for (const auto& ring : rings_) ring->mark_recorder_gone();
     if (program_pidfd_ >= 0) close(program_pidfd_);

@@ -12,7 +12,7 @@ from rich.table import Table
 from assay.commands.io.stores import summary
 from assay.commands.options import add_option
 from assay.commands.parser import Example
-from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
+from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError, rebuild
 from assay.launch.accelerator import library
 from assay.launch.backends import Backend, backends
 from assay.launch.engines import flavours
@@ -105,8 +105,7 @@ def _show(
     out.print(table)
     if not any(backend.kind == "devdax" for backend in backends_here):
         out.print("no devdax device; with persistent memory: ndctl create-namespace --mode=devdax")
-    out.print(
-        f"MPIs: {', '.join(mpis) or 'none (make setup builds the accelerator for each MPI that it finds)'}"
-    )
+    none = f"none ({rebuild('libopenmpi-dev')})"
+    out.print(f"MPIs: {', '.join(mpis) or none}")
     for store in stores:
         out.print(summary(store))

@@ -94,6 +94,7 @@ export function FirstTouch({ model, select, touches }: Props) {
   return (
     <>
       <p>
+        {model.profile.trace.lost_faults > 0 && "At least "}
         {formatCountOrQuantity(pages, "1")} pages of blocks were touched for the first time, a page
         fault each; with huge pages it would be {formatCountOrQuantity(remaining, "1")}
         {pages > 0 && ` (${share(remaining / pages) || "none"})`}. Another{" "}
