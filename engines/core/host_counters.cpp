@@ -96,17 +96,22 @@ void read_cpu(Counters& counters) {
     }
 }
 
-// The lowest quota of the control groups, in processors.
-std::optional<double> cpu_quota() {
-    std::optional<double> lowest;
+struct Quota {
+    double processors, period_s;
+};
+
+// The lowest quota of the control groups.
+std::optional<Quota> cpu_quota() {
+    std::optional<Quota> lowest;
     for (const Group& group : cpu_groups()) {
         double quota = 0, period = 0;
         std::istringstream text(group.unified
                                     ? read_line(group.folder + "/cpu.max")
                                     : read_line(group.folder + "/cpu.cfs_quota_us") + " " +
                                           read_line(group.folder + "/cpu.cfs_period_us"));
-        if (text >> quota >> period && quota > 0 && period > 0)  // none: "max", or -1
-            lowest = std::min(lowest.value_or(quota / period), quota / period);
+        if (text >> quota >> period && quota > 0 && period > 0 &&  // no quota: "max", or -1
+            (!lowest || quota / period < lowest->processors))
+            lowest = Quota{quota / period, period / 1e6};
     }
     return lowest;
 }
@@ -257,7 +262,10 @@ Json limit_facts(const Counters& growth) {
         return facts;
     for (const auto& [name, value] : growth) facts["grown." + name] = value;
     if (growth.contains("cpu.throttled_periods"))
-        if (const auto quota = cpu_quota()) facts["cpu.quota"] = *quota;
+        if (const auto quota = cpu_quota()) {
+            facts["cpu.quota"] = quota->processors;
+            facts["cpu.period"] = quota->period_s;
+        }
     for (const Queue& queue : read_queues())
         if (queue.rate > 0) facts["queue." + queue.name + ".rate"] = queue.rate;
     return facts;

@@ -60,7 +60,8 @@ TEST_CASE("a quota of any control group above the process is read") {
     CHECK(facts_of(before, read_host_counters()) == Json{{"grown.cpu.periods", 100},
                                                          {"grown.cpu.throttled_periods", 90},
                                                          {"grown.cpu.throttled_us", 7000000},
-                                                         {"cpu.quota", 0.2}});
+                                                         {"cpu.quota", 0.2},
+                                                         {"cpu.period", 0.1}});
 }
 
 TEST_CASE("a quota of control groups of version 1 is read") {
