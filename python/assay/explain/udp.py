@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from assay.explain.evidence import Evidence
 from assay.explain.host_limits import HostCounters, dropped_by_queues, grown, grown_counters, host_counters
-from assay.records.schema import Finding, Measurement
+from assay.records.schema import Context, Finding, Measurement
 from assay.records.units import format_quantity, format_share
 
 NAME = "node.udp_receive"
@@ -146,10 +146,26 @@ def _lateness(evidence: Evidence, record: Measurement) -> float:
 
 
 def _counters_of_sender(evidence: Evidence, record: Measurement) -> HostCounters | None:
-    contexts, sender = host_counters(evidence), str(record.params.get("sender"))
-    others = [context for host, context in contexts.items() if host != record.subject.host]
-    # The sender calls itself by its own name; of two hosts it is the other one.
-    return contexts.get(sender) or (others[0] if len(others) == 1 and len(set(evidence.hosts)) == 2 else None)
+    """The counters of the host that sent. It calls itself by its own name, which its host list may not have."""
+    hosts, sender = host_counters(evidence), str(record.params.get("sender"))
+    if sender in hosts:
+        return hosts[sender]
+    listed = {
+        context.subject.host
+        for context in evidence.records
+        if isinstance(context, Context) and sender in _other_names(context)
+    } or {host for host in hosts if _short(host) == _short(sender)}
+    return hosts.get(listed.pop() or "") if len(listed) == 1 else None
+
+
+def _other_names(context: Context) -> list[str]:
+    """The names of a host beside the listed one (assay.launch.identity)."""
+    return [str(context.facts.get("host.own_name")), *str(context.facts.get("host.aliases", "")).split(",")]
+
+
+def _short(host: str) -> str:
+    """The name without its domain."""
+    return host.partition(".")[0].lower()
 
 
 def _of_fragments(point: str, loss: Measurement | None, share: float | None) -> list[str]:
