@@ -136,7 +136,7 @@ function titleWithoutVerdict(run: Run): string {
   return profileTitle(run) || resultParts(run)[0] || "Nothing was measured";
 }
 
-/** The result's first figure, and the rest: "81 conflicts of shift among 45 ranks", "4 % of all pairs; ...". */
+/** The result's first figure, and the rest: "81 conflicts of shift among 45 ranks", "0.04 a pair of ranks; ...". */
 function resultParts({ info }: Run): [string, string] {
   const text = capitalised(info.result ?? "");
   const end = text.search(/[,;(]/);
