@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "core/topology.hpp"
+#include "machine/control_groups.hpp"
 
 namespace assay {
 namespace {
@@ -62,19 +64,13 @@ struct Group {
 // The control groups of this process that can have a quota, from its own one to the root.
 std::vector<Group> cpu_groups() {
     std::vector<Group> groups;
-    std::ifstream file(procfs("self/cgroup"));
-    for (std::string line; std::getline(file, line);) {  // "0::/slice/job", "4:cpu,cpuacct:/job"
-        const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-        if (second == std::string::npos) continue;
-        const std::string controllers = line.substr(first + 1, second - first - 1);
-        const bool unified = controllers.empty();
-        if (!unified && ("," + controllers + ",").find(",cpu,") == std::string::npos) continue;
-        const std::string mount = sysfs("fs/cgroup" + (unified ? "" : "/" + controllers));
-        for (std::string path = line.substr(second + 1);; path.erase(path.rfind('/'))) {
-            groups.push_back({mount + path, unified});
-            if (path.empty() || path == "/" || path.rfind('/') == std::string::npos) break;
-        }
-    }
+    const char* root = std::getenv("ASSAY_ROOT");
+    for_each_group(
+        root ? root : "", "cpu",
+        [](void* data, const char* folder, bool is_unified) {
+            static_cast<std::vector<Group>*>(data)->push_back({folder, is_unified});
+        },
+        &groups);
     return groups;
 }
 
