@@ -29,8 +29,8 @@ export function Fabric({ measurements, contexts }: Props) {
       <h2>Conflicts on the fabric</h2>
       <p>
         {total.schedule} of {total.ranks} ranks: {total.conflicts} conflicts,{" "}
-        {+total.conflictsOfPair.toPrecision(3)} a pair of ranks; {total.lockstepRounds} rounds, bound{" "}
-        {total.roundsWithoutConflict}.
+        {+total.conflictsOfPair.toPrecision(3)} a pair of ranks; {total.lockstepRounds} rounds,
+        bound {total.roundsWithoutConflict}.
       </p>
       <Steps
         title="Conflicts of each step"
