@@ -80,13 +80,13 @@ function ofStorage(measurements: readonly Measurement[], options: RunInfo["optio
     ...best.map((figure) => ({
       name: figure.params["op"] === "write" ? "Write" : "Read",
       value: quantity(figure.value, figure.unit),
-      note: `best, ${conditions(figure)}`,
+      note: `median of the rounds, ${conditions(figure)}`,
     })),
     ...(written && written.name !== DEVICE ? [durability(written, options)] : []),
   ];
 }
 
-/** "accelerated, own data, transfers of 1 MiB, 4 ranks". */
+/** The conditions of the best rate: "accelerated, own data, transfers of 1 MiB, 4 ranks". */
 function conditions({ params }: Figure): string {
   const { io, data, transfer, ranks, threads } = params;
   const count = (value: unknown, noun: string) =>

@@ -25,7 +25,7 @@ test("the best rates of writing and reading have tiles with their conditions", (
   expect(write).toEqual({
     name: "Write",
     value: "9 GB/s",
-    note: "best, accelerated, transfers of 1 MiB, 4 ranks",
+    note: "median of the rounds, accelerated, transfers of 1 MiB, 4 ranks",
   });
   expect(reading!.value).toBe("5 GB/s");
   expect(reading!.note).toContain("own data");
