@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "core/topology.hpp"
+#include "machine/control_groups.hpp"
 
 namespace assay {
 namespace {
@@ -62,19 +64,13 @@ struct Group {
 // The control groups of this process that can have a quota, from its own one to the root.
 std::vector<Group> cpu_groups() {
     std::vector<Group> groups;
-    std::ifstream file(procfs("self/cgroup"));
-    for (std::string line; std::getline(file, line);) {  // "0::/slice/job", "4:cpu,cpuacct:/job"
-        const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-        if (second == std::string::npos) continue;
-        const std::string controllers = line.substr(first + 1, second - first - 1);
-        const bool unified = controllers.empty();
-        if (!unified && ("," + controllers + ",").find(",cpu,") == std::string::npos) continue;
-        const std::string mount = sysfs("fs/cgroup" + (unified ? "" : "/" + controllers));
-        for (std::string path = line.substr(second + 1);; path.erase(path.rfind('/'))) {
-            groups.push_back({mount + path, unified});
-            if (path.empty() || path == "/" || path.rfind('/') == std::string::npos) break;
-        }
-    }
+    const char* root = std::getenv("ASSAY_ROOT");
+    for_each_group(
+        root ? root : "", "cpu",
+        [](void* data, const char* folder, bool is_unified) {
+            static_cast<std::vector<Group>*>(data)->push_back({folder, is_unified});
+        },
+        &groups);
     return groups;
 }
 
@@ -96,17 +92,22 @@ void read_cpu(Counters& counters) {
     }
 }
 
-// The lowest quota of the control groups, in processors.
-std::optional<double> cpu_quota() {
-    std::optional<double> lowest;
+struct Quota {
+    double processors, period_s;
+};
+
+// The lowest quota of the control groups.
+std::optional<Quota> cpu_quota() {
+    std::optional<Quota> lowest;
     for (const Group& group : cpu_groups()) {
         double quota = 0, period = 0;
         std::istringstream text(group.unified
                                     ? read_line(group.folder + "/cpu.max")
                                     : read_line(group.folder + "/cpu.cfs_quota_us") + " " +
                                           read_line(group.folder + "/cpu.cfs_period_us"));
-        if (text >> quota >> period && quota > 0 && period > 0)  // none: "max", or -1
-            lowest = std::min(lowest.value_or(quota / period), quota / period);
+        if (text >> quota >> period && quota > 0 && period > 0 &&  // no quota: "max", or -1
+            (!lowest || quota / period < lowest->processors))
+            lowest = Quota{quota / period, period / 1e6};
     }
     return lowest;
 }
@@ -257,7 +258,10 @@ Json limit_facts(const Counters& growth) {
         return facts;
     for (const auto& [name, value] : growth) facts["grown." + name] = value;
     if (growth.contains("cpu.throttled_periods"))
-        if (const auto quota = cpu_quota()) facts["cpu.quota"] = *quota;
+        if (const auto quota = cpu_quota()) {
+            facts["cpu.quota"] = quota->processors;
+            facts["cpu.period"] = quota->period_s;
+        }
     for (const Queue& queue : read_queues())
         if (queue.rate > 0) facts["queue." + queue.name + ".rate"] = queue.rate;
     return facts;

@@ -30,8 +30,8 @@ bool is_harmless(const std::string& counter);
 Counters growth(const Counters& before, const Counters& after);
 
 // The facts about this host's limits: the growth of its counters ("grown.NAME"), the quota of its
-// control groups ("cpu.quota", in processors) and the rates of its shapers
-// ("queue.eth0.tbf.rate", B/s). Empty if nothing was held back.
+// control groups ("cpu.quota", in processors; "cpu.period", the length of its time slices in s) and
+// the rates of its shapers ("queue.eth0.tbf.rate", B/s). Empty if nothing was held back.
 Json limit_facts(const Counters& growth);
 
 }  // namespace assay

@@ -1,6 +1,6 @@
-// Reads the available memory from /proc/meminfo and the limits of the process's control groups from
-// /sys/fs/cgroup. A batch system limits a job by such a group, so the machine's figure alone
-// promises memory whose use ends the job.
+// Reads the available memory from /proc/meminfo and the limits of the process's control groups. A
+// batch system limits a job by such a group, so the machine's figure alone promises memory whose
+// use ends the job.
 #include "machine/available_memory.hpp"
 
 #include <fcntl.h>
@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+#include "machine/control_groups.hpp"
 
 namespace assay {
 namespace {
@@ -42,8 +44,6 @@ public:
         return missing;
     }
 
-    char* text() { return text_; }
-
 private:
     static const char* next(const char* line) {
         const char* end = std::strchr(line, '\n');
@@ -55,17 +55,14 @@ private:
 // What a version of control groups calls its files, and the lines of memory.stat that count what
 // the kernel can drop (those of version 1 that begin with total_ include the groups below).
 struct Version {
-    const char* folder;
     const char* limits[2];
     const char* usage;
     const char* reclaimable[3];
 };
-constexpr Version version_2{"/sys/fs/cgroup",
-                            {"memory.max", "memory.high"},
+constexpr Version version_2{{"memory.max", "memory.high"},
                             "memory.current",
                             {"inactive_file ", "active_file ", "slab_reclaimable "}};
-constexpr Version version_1{"/sys/fs/cgroup/memory",
-                            {"memory.limit_in_bytes", nullptr},
+constexpr Version version_1{{"memory.limit_in_bytes", nullptr},
                             "memory.usage_in_bytes",
                             {"total_inactive_file ", "total_active_file ", nullptr}};
 
@@ -89,47 +86,10 @@ std::uint64_t unused_in_group(const char* folder, const Version& version) {
     return limit - std::min(limit, used);
 }
 
-// The minimum over the group and those above. In a container the path may be that of the host: then
-// only the root group exists, which is the container's. Shortens `group`.
-std::uint64_t unused_in_groups(const char* root, char* group, const Version& version) {
-    std::uint64_t unused = unlimited;
-    for (;;) {
-        char folder[path_bytes];
-        std::snprintf(folder, sizeof folder, "%s%s%s", root, version.folder, group);
-        unused = std::min(unused, unused_in_group(folder, version));
-        char* slash = std::strrchr(group, '/');
-        if (slash == nullptr) return unused;
-        *slash = 0;
-    }
-}
-
-// Whether "memory" is one of the controllers, which commas separate.
-bool has_memory(const char* controllers) {
-    const char* found = std::strstr(controllers, "memory");
-    return found != nullptr && (found == controllers || found[-1] == ',') &&
-           (found[6] == 0 || found[6] == ',');
-}
-
-// The minimum over all groups of this process. A line of /proc/self/cgroup is "0::PATH" for version
-// 2 and "NUMBER:CONTROLLERS:PATH" for version 1.
-std::uint64_t unused_in_all_groups(const char* root) {
-    char path[path_bytes];
-    std::snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
-    File file(path);
-    std::uint64_t unused = unlimited;
-    char* rest = nullptr;
-    for (char* line = strtok_r(file.text(), "\n", &rest); line != nullptr;
-         line = strtok_r(nullptr, "\n", &rest)) {
-        char* controllers = std::strchr(line, ':');
-        char* group = controllers == nullptr ? nullptr : std::strchr(controllers + 1, ':');
-        if (group == nullptr) continue;
-        *group++ = 0;
-        if (*++controllers == 0)
-            unused = std::min(unused, unused_in_groups(root, group, version_2));
-        else if (has_memory(controllers))
-            unused = std::min(unused, unused_in_groups(root, group, version_1));
-    }
-    return unused;
+// Lowers the least amount that was seen so far, `data`, by what a group may still use.
+void lower_by_group(void* data, const char* folder, bool is_unified) {
+    auto& unused = *static_cast<std::uint64_t*>(data);
+    unused = std::min(unused, unused_in_group(folder, is_unified ? version_2 : version_1));
 }
 
 }  // namespace
@@ -138,7 +98,9 @@ std::uint64_t available_memory(const char* root) {
     char path[path_bytes];
     std::snprintf(path, sizeof path, "%s/proc/meminfo", root);
     const std::uint64_t kilobytes = File(path).number("MemAvailable:", unlimited >> 10);
-    return std::min(kilobytes << 10, unused_in_all_groups(root));
+    std::uint64_t unused = unlimited;
+    for_each_group(root, "memory", lower_by_group, &unused);
+    return std::min(kilobytes << 10, unused);
 }
 
 std::uint64_t available_memory() {

@@ -11,8 +11,8 @@ namespace assay {
 // before it refuses memory, as in MemAvailable. The limits of all groups above hold too. ~0 where
 // nothing is known.
 //
-// `root` is a prefix of /proc and /sys, for tests. It does not allocate: measured processes and
-// programs that Assay is loaded into call it.
+// `root` is a prefix of /proc, /sys and mount points, for tests. It does not allocate: measured
+// processes and programs that Assay is loaded into call it.
 std::uint64_t available_memory(const char* root);
 
 // The same with the prefix $ASSAY_ROOT.

@@ -41,7 +41,7 @@ def test_the_worst_step_is_shown_first(open_report: Open, conflicts: Path) -> No
     assert page.locator("#findings, #verdicts").count() == 0
     assert "node[00-44]" in page.locator(".tiles").inner_text()
     fabric = page.locator("#fabric")
-    assert "81 conflicts, 4.0 % of all pairs; 62 rounds, bound 45" in fabric.inner_text()
+    assert "81 conflicts, 0.04 a pair of ranks; 62 rounds, bound 45" in fabric.inner_text()
     expect(fabric.locator(".fabric .switch")).to_have_count(21)
     assert page.get_by_role("img", name="Conflicts of each of 45 steps; at worst step 27.").count() == 1
     expect(fabric.locator("table.pairs tbody tr")).to_have_count(9)

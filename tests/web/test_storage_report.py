@@ -1,11 +1,17 @@
-"""Storage in the report: curves over transfer sizes and nodes, phases, raw against observed, a device as a map."""
+"""Storage in the report: curves over transfer sizes and nodes, bars of one size, phases, raw against observed, a device
+as a map."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import make_storage
 from playwright.sync_api import Locator, Page
+
+from assay.records.run import Run
+from assay.records.schema import Measurement
+from assay.report.html import build_report
 
 Open = Callable[..., Page]
 
@@ -101,3 +107,21 @@ def test_storage_is_not_shown_twice(open_report: Open) -> None:
     count = len(make_storage.storage()[1])
     table = page.get_by_role("table", name="Measurements of hosts and pairs")
     assert table.get_attribute("aria-rowcount") == str(count + 1)
+
+
+def test_one_transfer_size_is_bars_and_the_first_screen_has_rates_and_durability(
+    open_report: Open, tmp_path: Path
+) -> None:
+    run = Run.create("io-ior", ["assay", "io", "bench", "ior"], path=tmp_path / "run")
+    for record in make_storage.ior():
+        assert isinstance(record, Measurement)
+        if (record.params["transfer"], record.params["nodes"]) == (1 << 20, 4):
+            run.append(record)
+    run.finish("complete")
+    page = open_report(build_report(run.path))
+    tiles = page.locator(".tiles").inner_text()
+    assert "Write\n47.6 GB/s" in tiles and "Read\n93.2 GB/s" in tiles
+    assert "Durable when timed\nyes\nlevel file" in tiles
+    assert page.locator("#storage-ior canvas").count() == 0
+    bars = page.get_by_role("table", name="Write, at transfer size 1 MiB").locator(".bars-row")
+    assert bars.all_inner_texts() == ["stock\n7.94 GB/s", "accelerated\n47.6 GB/s"]

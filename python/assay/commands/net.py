@@ -26,6 +26,7 @@ from assay.commands.options import (
 from assay.commands.parser import Example, Parser
 from assay.commands.specifications import specifications
 from assay.errors import UserError
+from assay.explain import Evidence
 from assay.explain.links import blame
 from assay.fabric import Routes, schedules
 from assay.launch.direct import Direct
@@ -158,17 +159,15 @@ def _read_routes(args: argparse.Namespace, request: NetworkRequest) -> Routes | 
             "a fabric is analysed with all to all only", "leave out --servers, or use 'assay fabric blame'"
         )
     routes = read_source(args)
-    routes.fabric.find_hosts(request.clients, rail_of(args))
+    for client in request.clients:
+        routes.fabric.find_rails(client, rail_of(args))
     return routes
 
 
 def _add_slow_links(session: Session, routes: Routes) -> None:
     """Adds a finding for each slow link."""
     run = session.run
-    options = run.info.options
-    result = blame(
-        run.records, run.info.hosts, str(options["schedule"]), routes, str(options.get("rail", ""))
-    )
+    result = blame(Evidence(run.records, run.info.hosts, run.info.options), routes)
     for finding in result.findings if result else []:
         run.append(finding)
     lines = result.lines() if result else ["no bandwidth between pairs of hosts, so no link is judged"]

@@ -44,8 +44,9 @@ from assay.explain.heap import (
     heap_tiny,
     heap_variable,
 )
-from assay.explain.host_limits import host_limit, name_limits
+from assay.explain.host_limits import host_limit
 from assay.explain.late import late_start
+from assay.explain.limit_share import name_limits
 from assay.explain.loss import packet_loss
 from assay.explain.machine import topology
 from assay.explain.matrix import PairMatrix
@@ -131,7 +132,7 @@ def explain(
 def explain_evidence(evidence: Evidence) -> list[Finding]:
     """Returns all findings of the rules, faults first."""
     findings = [finding for rule in RULES.values() for finding in rule(evidence)]
-    name_limits(evidence, findings)
+    findings = name_limits(evidence, findings)
     return sorted(findings, key=lambda finding: ("fault", "warning", "advice").index(finding.severity))
 
 

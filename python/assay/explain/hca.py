@@ -26,8 +26,8 @@ MAX_SHARE_OF_OTHERS = 0.05  # of all bytes, on an adapter that was not requested
 
 def hca_binding(evidence: Evidence) -> list[Finding]:
     """Finds requested adapters that carried less than half of their share, and others that carried data."""
-    requested = [name.partition(":")[0] for name in _names(evidence.options.get("servers_hcas"), ":")]
-    servers = [host for name in _names(evidence.options.get("servers"), None) for host in NodeSet(name)]
+    requested = [name.partition(":")[0] for name in names_of(evidence.options.get("servers_hcas"), ":")]
+    servers = [host for name in names_of(evidence.options.get("servers"), None) for host in NodeSet(name)]
     return (
         [finding for host in servers for finding in _check_host(evidence, host, requested)]
         if requested
@@ -36,7 +36,7 @@ def hca_binding(evidence: Evidence) -> list[Finding]:
 
 
 def _check_host(evidence: Evidence, host: str, requested: list[str]) -> list[Finding]:
-    carried, records = _carried(evidence, host, requested)
+    carried, records = carried_bytes(evidence, host, requested)
     total = sum(carried.values())
     if not total:
         cause = f"no byte counters of {host} prove that {', '.join(requested)} carried its data"
@@ -81,7 +81,7 @@ def _finding(
     )
 
 
-def _carried(evidence: Evidence, host: str, requested: list[str]) -> tuple[dict[str, float], list[int]]:
+def carried_bytes(evidence: Evidence, host: str, requested: list[str]) -> tuple[dict[str, float], list[int]]:
     """Returns the bytes of each device of a host (all of its ports) and the ids of their records.
 
     Only one kind of counter is used, that of the requested adapters: an InfiniBand device is a network interface too.
@@ -102,7 +102,7 @@ def _device(record: Measurement) -> str:
     return (record.subject.device or "").partition(":")[0]
 
 
-def _names(option: object, separator: str | None) -> list[str]:
+def names_of(option: object, separator: str | None) -> list[str]:
     """Splits an option that is a list or a text with separators; empty if it was not given."""
     if isinstance(option, list):
         return [str(name) for name in option]

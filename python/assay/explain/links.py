@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.explain.matrix import PairMatrix, host_of
+from assay.explain.evidence import Evidence
+from assay.explain.matrix import PairMatrix
+from assay.explain.rails import Rails, find_rails
 from assay.fabric import Routes
 from assay.fabric.tomography import MIN_PAIRS, contention, find_slow_links, finding
 from assay.fabric.topology import Ints
-from assay.records.schema import AnyRecord, Finding
+from assay.records.schema import Finding
 
 MAX_SHOWN = 5  # links that were not judged, in the text
+RAIL_UNKNOWN = (
+    "the hosts have several rails, and no record says which of them a message used: a link of each rail's path is a "
+    "candidate; bind the ranks to one adapter and measure again (UCX_NET_DEVICES, --rail)"
+)
 
 
 @dataclass(frozen=True)
@@ -27,12 +32,20 @@ class Blame:
     hosts: int
     used: int  # links that at least one pair crossed
     is_shift: bool  # the schedule was a shift, whose conflicts are known
+    uncertain: int  # pairs that may have used one of several rails, or all of them
 
     def lines(self) -> list[str]:
         """Lines for the terminal: the number of pairs and links, and the links that were not judged."""
-        accounting = "taken into account" if self.is_shift else "not taken into account"
+        is_counted = self.is_shift and not self.uncertain
+        accounting = "taken into account" if is_counted else "not taken into account"
         which = "conflicts of the shift" if self.is_shift else "conflicts"
         lines = [f"{self.pairs} pairs of {self.hosts} hosts across {self.used} links; {which} {accounting}"]
+        if self.uncertain:
+            lines.append(
+                f"{self.uncertain} of the pairs may have used several rails: all of their paths are candidates"
+                + (", and pairs with conflicts are left out" if self.is_shift else "")
+                + "; --rail names the adapter that was used"
+            )
         if self.unjudged:
             more = f" and {len(self.unjudged) - MAX_SHOWN} more" if len(self.unjudged) > MAX_SHOWN else ""
             lines.append(
@@ -43,38 +56,40 @@ class Blame:
         return lines
 
 
-def blame(
-    records: Sequence[AnyRecord], hosts: Sequence[str], schedule: str, routes: Routes, rail: str = ""
-) -> Blame | None:
-    """``hosts`` in rank order, ``schedule`` of the run, ``rail``: the adapter that hosts with several used. None where
-    the run has no bandwidth between pairs of hosts. Raises UserError for a host that the fabric does not have or whose
-    port is not known, or a route that does not arrive."""
-    matrix = PairMatrix.of_bandwidth(records, hosts)
+def blame(evidence: Evidence, routes: Routes) -> Blame | None:
+    """The slow links of a run, whose options name its schedule and rail. None where the run has no bandwidth between
+    pairs of hosts. Raises UserError for a host or an adapter that the fabric does not have, or a route that does not
+    arrive."""
+    matrix = evidence.matrix
     if not len(matrix.value):
         return None
-    labels = [host_of(label) for label in matrix.hosts]
-    host_index = routes.fabric.find_hosts(labels, rail)
-    src, dst = host_index[matrix.source], host_index[matrix.target]
-    crossed = routes.links(src, dst)
+    rails = find_rails(evidence, routes, matrix.hosts)
+    crossed, is_uncertain = rails.links(matrix.source, matrix.target)
     value = matrix.value.astype(np.float64)
     judged = np.ones(len(value), np.bool_)
-    if schedule == "shift":
-        lost = contention(crossed, (matrix.target - matrix.source) % len(labels))
-        value += lost
-        judged = _pairs_to_judge(crossed, lost, routes.fabric.links)
-    members = np.unique(host_index)
-    measured = set(zip(src.tolist(), dst.tolist(), strict=True))
+    is_shift = evidence.options.get("schedule") == "shift"
+    if is_shift:
+        lost = contention(crossed, (matrix.target - matrix.source) % len(matrix.hosts))
+        if is_uncertain.any():  # then the loss by a conflict is not known
+            judged = np.asarray(lost == 0)
+        else:
+            value += lost
+            judged = _pairs_to_judge(crossed, lost, routes.fabric.links)
+    measured = rails.certain_pairs(matrix.source, matrix.target)
     findings = []
     for suspect in find_slow_links(crossed[judged], value[judged], routes.fabric.links):
-        findings.append(finding(routes, suspect, members, measured))
+        findings.append(finding(routes, suspect, rails.members, measured))
         findings[-1].evidence = _evidence(matrix, crossed, suspect.links[0])
+        if is_uncertain[(crossed == suspect.links[0]).any(axis=1)].any():
+            findings[-1].details.append(RAIL_UNKNOWN)
     return Blame(
         findings,
-        [routes.fabric.link_name(int(link)) for link in _unjudged_links(routes, members, crossed)],
+        [routes.fabric.link_name(int(link)) for link in _unjudged_links(rails, crossed[judged])],
         len(matrix.value),
         len(matrix.hosts),
         len(np.unique(crossed[crossed >= 0])),
-        schedule == "shift",
+        is_shift,
+        int(is_uncertain.sum()),
     )
 
 
@@ -99,11 +114,13 @@ def _evidence(matrix: PairMatrix, crossed: Ints, link: int) -> list[int]:
     return sorted({record for sender in senders for record in matrix.rows.get(matrix.hosts[sender], [])})
 
 
-def _unjudged_links(routes: Routes, hosts: Ints, crossed: Ints) -> Ints:
-    """The links on routes between the hosts that fewer than MIN_PAIRS pairs have crossed."""
-    is_used = np.zeros(routes.fabric.links, np.bool_)
-    for src in hosts:
-        path = routes.links(np.full(len(hosts), src), hosts)  # none for a host with itself
+def _unjudged_links(rails: Rails, crossed: Ints) -> Ints:
+    """The links on paths between the ranks that fewer than MIN_PAIRS judged pairs have crossed."""
+    ranks, links = np.arange(len(rails.ports)), rails.routes.fabric.links
+    is_used = np.zeros(links, np.bool_)
+    for src in ranks:
+        others = ranks[ranks != src]
+        path, _ = rails.links(np.full(len(others), src), others)
         is_used[path[path >= 0]] = True
-    counts = np.bincount(crossed[crossed >= 0], minlength=routes.fabric.links)
+    counts = np.bincount(crossed[crossed >= 0], minlength=links)
     return np.flatnonzero(is_used & (counts < MIN_PAIRS)).astype(np.int32)

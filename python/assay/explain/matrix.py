@@ -12,6 +12,7 @@ noisy.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ Cells = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]  # sour
 class PairMatrix:
     """Directed pairs of ``hosts`` (in rank order): cell k is from ``source[k]`` to ``target[k]``.
 
-    ``value`` is the natural logarithm of the bandwidth over the median bandwidth, so -0.69 is half.
+    ``value`` is the natural logarithm of the bandwidth over the median bandwidth, so -0.69 is half. ``typical`` is that
+    median in B/s, of the layer where it is highest.
     ``layers`` says what was combined; ``rows`` has the ids of the records, by sending host.
     """
 
@@ -46,6 +48,7 @@ class PairMatrix:
     value: NDArray[np.float32]
     layers: list[Layer] = field(default_factory=list)
     rows: dict[str, list[int]] = field(default_factory=dict)
+    typical: float = math.nan
 
     @classmethod
     def from_records(
@@ -131,17 +134,21 @@ def _combine(layers: dict[Layer, list[Row]], order: Sequence[str]) -> PairMatrix
     index = defaultdict(itertools.count(len(first)).__next__, {host: n for n, host in enumerate(first)})
     cells = [_cells(layer, index) for layer in layers.values()]
     machine = np.unique([host_of(label) for label in index], return_inverse=True)[1]
-    cells = [_centred(layer, machine) for layer in cells]
-    if not any(value.size for _, _, value in cells):
+    cells = [cells_between for layer in cells if (cells_between := _between(layer, machine))[2].size]
+    centres = [float(np.median(value)) for _, _, value in cells]
+    if not cells:
         return PairMatrix([], np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
-    source, target, value = (np.concatenate(column) for column in zip(*cells, strict=True))
+    source, target = (np.concatenate([layer[end] for layer in cells]) for end in (0, 1))
+    value = np.concatenate(
+        [layer[2] - np.float32(centre) for layer, centre in zip(cells, centres, strict=True)]
+    )
     key, value = _mean_by(source * np.int64(len(index)) + target, value, len(index) ** 2)
     ids: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         for host in _senders(row):
             ids[host].append(row.id)
     source, target = (end.astype(np.int32) for end in np.divmod(key, len(index)))
-    return PairMatrix(list(index), source, target, value, list(layers), dict(ids))
+    return PairMatrix(list(index), source, target, value, list(layers), dict(ids), math.exp(max(centres)))
 
 
 def _senders(row: Row) -> list[str]:
@@ -171,12 +178,10 @@ def _cells_of_row(row: Row, index: dict[str, int]) -> Cells:
     )
 
 
-def _centred(cells: Cells, machine: NDArray[np.integer]) -> Cells:
-    """Keeps the cells between different machines, relative to their median. ``machine``: by host."""
-    source, target, value = cells
-    is_between = machine[source] != machine[target]
-    value = value[is_between]
-    return source[is_between], target[is_between], value - (np.median(value) if value.size else np.float32(0))
+def _between(cells: Cells, machine: NDArray[np.integer]) -> Cells:
+    """Keeps the cells between different machines. ``machine``: by host."""
+    is_between = machine[cells[0]] != machine[cells[1]]
+    return cells[0][is_between], cells[1][is_between], cells[2][is_between]
 
 
 def _mean_by(

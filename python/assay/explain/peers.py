@@ -10,16 +10,17 @@ single disturbed measurement is no slow node. The MAD of few peers is often far 
 twice as many scales are asked for.
 
 How often a healthy host is accused, by 1,000,000 simulated comparisons for each number (hosts independent, equal but
-for their scatter, without that of their own samples). Standard deviation of the hosts: 3 %, 5 %, 10 %.
+for their scatter, without that of their own samples): bench/node_peers.py --table. Standard deviation of the hosts:
+3 %, 5 %, 10 %.
 
     peers  normal               Laplace              Student's t, 3 degrees of freedom
-    3      0      0      1.3e-3  0      6.9e-5 3.6e-3  2.1e-4 7.7e-4 4.0e-3
-    7      0      0      1.8e-4  0      6.3e-5 1.4e-3  1.8e-4 6.8e-4 2.4e-3
-    8      0      3.6e-5 4.1e-3  4.7e-5 1.4e-3 1.1e-2  7.2e-4 2.9e-3 1.0e-2
-    15     0      1.8e-5 1.4e-3  4.7e-5 1.5e-3 8.3e-3  6.8e-4 2.8e-3 8.5e-3
+    3      0      0      1.3e-3 0      7.2e-5 3.6e-3 1.8e-4 7.6e-4 3.9e-3
+    7      0      0      1.7e-4 0      6.5e-5 1.5e-3 2.0e-4 6.8e-4 2.3e-3
+    8      0      4.2e-5 4.1e-3 4.2e-5 1.4e-3 1.1e-2 7.1e-4 2.9e-3 1.0e-2
+    15     0      1.8e-5 1.3e-3 3.5e-5 1.3e-3 8.2e-3 6.8e-4 2.8e-3 8.6e-3
 
-With 5 scales, 3 peers would have 1.5e-4 (5 %) and 2.0e-2 (10 %) for the normal distribution. A table's 0 is at most
-3e-6 at 95 %. So hosts that differ by a tenth are too unlike for this rule.
+With 5 scales (MIN_Z_OF_FEW), 3 peers would have 1.5e-4 (5 %) and 2.0e-2 (10 %) for the normal distribution. A table's 0
+is at most 3e-6 at 95 %. So hosts that differ by a tenth are too unlike for this rule.
 
 Hosts are peers if they have the same processor and the figure has the same parameters. Below ``MIN_HOSTS`` of them
 nothing is compared: of three, two slow ones would be the norm.
@@ -31,6 +32,9 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from assay.explain.evidence import Evidence
 from assay.records.schema import Context, Finding, Measurement, Scalar, Subject
@@ -132,13 +136,15 @@ def _slow(records: Sequence[Measurement]) -> list[_Slow]:
     return slow
 
 
-def is_slow(rate: float, own_mad: float, peers: Sequence[float]) -> bool:
-    """Whether a host's rate is far below its peers'. ``own_mad``: of the samples of the host."""
-    median = statistics.median(peers)
-    mad = statistics.median(abs(value - median) for value in peers)
-    scale = max(TO_SIGMA * mad, TO_SIGMA * own_mad, SCALE_FLOOR * median)
-    min_z = MIN_Z if len(peers) > FEW else MIN_Z_OF_FEW
-    return median - rate > max(MIN_LOSS * median, min_z * scale)
+def is_slow(rate: float | NDArray[np.float64], own_mad: float, peers: ArrayLike) -> NDArray[np.bool_]:
+    """Whether a host's rate is far below its peers', which are the last axis of ``peers``. ``own_mad``: of the samples
+    of the host. Several comparisons at once: ``rate`` [...], ``peers`` [..., peers]."""
+    others = np.asarray(peers, np.float64)
+    median = np.median(others, axis=-1)
+    mad = np.median(np.abs(others - median[..., None]), axis=-1)
+    scale = np.maximum(TO_SIGMA * np.maximum(mad, own_mad), SCALE_FLOOR * median)
+    min_z = MIN_Z if others.shape[-1] > FEW else MIN_Z_OF_FEW
+    return np.asarray(median - rate > np.maximum(MIN_LOSS * median, min_z * scale))
 
 
 def _lost(evidence: Evidence) -> dict[str, Measurement]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from assay.explain.evidence import Evidence
-from assay.explain.host_limits import dropped_by_queues, grown, grown_counters, host_counters
+from assay.explain.host_limits import HostCounters, dropped_by_queues, grown, grown_counters, host_counters
 from assay.records.schema import Context, Finding, Measurement
 from assay.records.units import format_quantity, format_share
 
@@ -83,7 +83,7 @@ def udp_loss(evidence: Evidence) -> list[Finding]:
 
 
 def _finding(
-    evidence: Evidence, record: Measurement, point: str, count: float, sender: Context | None
+    evidence: Evidence, record: Measurement, point: str, count: float, sender: HostCounters | None
 ) -> Finding:
     drop_point, of_sender = ALL_POINTS[point], point in OF_THE_SENDER
     device = record.subject.device or "the interface"
@@ -92,7 +92,7 @@ def _finding(
     share_text = f" ({format_share(share)})" if share is not None else ""
     counters = _counters(evidence, record)
     if of_sender and sender is not None:
-        counters += [f"{sender.subject.host}: {text}" for text in grown_counters(sender)]
+        counters += [f"{sender.host}: {text}" for text in grown_counters(sender)]
     return Finding(
         rule="udp_loss",
         cause=f"{record.subject.host} {device}: {count:.0f} messages{share_text} were lost "
@@ -101,13 +101,19 @@ def _finding(
         side="none" if of_sender else "receive",
         severity="warning" if of_sender else "fault",
         effect=-share if share is not None else None,
-        evidence=[record.id, *([loss.id] if loss else []), *([sender.id] if of_sender and sender else [])],
+        evidence=[
+            record.id,
+            *([loss.id] if loss else []),
+            *(sorted(set(sender.ids.values())) if of_sender and sender else []),
+        ],
         details=[*_of_fragments(point, loss, share), *counters],
         fix=drop_point.fix.format(device=device),
     )
 
 
-def _not_seen(evidence: Evidence, record: Measurement, sender: Context | None) -> Iterator[tuple[str, float]]:
+def _not_seen(
+    evidence: Evidence, record: Measurement, sender: HostCounters | None
+) -> Iterator[tuple[str, float]]:
     """Splits the messages that no counter of the receiving host has seen, by what the sending host says. The counters
     are upper bounds, as the engine's are."""
     count = record.median
@@ -139,11 +145,27 @@ def _lateness(evidence: Evidence, record: Measurement) -> float:
     )
 
 
-def _counters_of_sender(evidence: Evidence, record: Measurement) -> Context | None:
-    contexts, sender = host_counters(evidence), str(record.params.get("sender"))
-    others = [context for host, context in contexts.items() if host != record.subject.host]
-    # The sender calls itself by its own name; of two hosts it is the other one.
-    return contexts.get(sender) or (others[0] if len(others) == 1 and len(set(evidence.hosts)) == 2 else None)
+def _counters_of_sender(evidence: Evidence, record: Measurement) -> HostCounters | None:
+    """The counters of the host that sent. It calls itself by its own name, which its host list may not have."""
+    hosts, sender = host_counters(evidence), str(record.params.get("sender"))
+    if sender in hosts:
+        return hosts[sender]
+    listed = {
+        context.subject.host
+        for context in evidence.records
+        if isinstance(context, Context) and sender in _other_names(context)
+    } or {host for host in hosts if _short(host) == _short(sender)}
+    return hosts.get(listed.pop() or "") if len(listed) == 1 else None
+
+
+def _other_names(context: Context) -> list[str]:
+    """The names of a host beside the listed one (assay.launch.identity)."""
+    return [str(context.facts.get("host.own_name")), *str(context.facts.get("host.aliases", "")).split(",")]
+
+
+def _short(host: str) -> str:
+    """The name without its domain."""
+    return host.partition(".")[0].lower()
 
 
 def _of_fragments(point: str, loss: Measurement | None, share: float | None) -> list[str]:

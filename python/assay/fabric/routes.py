@@ -98,6 +98,12 @@ class Routes:
         if len(bad):
             raise UserError(self.broken(int(leaf[bad[0]]), int(dst[bad[0]])).text)
 
+    def arrives(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """[pairs] whether a packet from end port ``src`` arrives at ``dst``; both must be on a switch."""
+        attached = (self.fabric.host_switch[src] >= 0) & (self.fabric.host_switch[dst] >= 0)
+        leaf = np.where(attached, self.fabric.edge_of[src], 0)
+        return np.asarray(attached & ((src == dst) | self.reachable()[leaf, dst]))
+
     def reachable(self) -> NDArray[np.bool_]:
         """[leaves, H] whether a packet from a leaf switch arrives at a host."""
         arrives: NDArray[np.bool_] = self._walked[1] == 0

@@ -138,12 +138,16 @@ class _Model:
 
 
 def separating(routes: Routes, links: tuple[int, ...], hosts: NDArray[np.integer]) -> list[tuple[int, int]]:
-    """For each of ``links`` a pair of ``hosts`` whose route crosses it and none of the others; (-1, -1) where there is
-    no such pair."""
+    """For each of ``links`` a pair of ``hosts`` (end ports of different machines) whose route crosses it and none of
+    the others, on one rail if there is one; (-1, -1) where there is no such pair."""
     link_numbers = np.array(links)
     suspects = [(-1, -1)] * len(links)
+    machines = np.array(routes.fabric.hosts_of_ports)
+    rails = np.array([routes.fabric.device_of(port) for port in range(routes.fabric.hosts)])
     for src in hosts:
-        others = hosts[hosts != src]
+        others = hosts[(hosts != src) & ((machines[hosts] != machines[src]) | (machines[hosts] == ""))]
+        others = others[routes.arrives(np.full(len(others), src), others)]
+        others = others[np.argsort(rails[others] != rails[src], kind="stable")]
         crossed = routes.links(np.full(len(others), src), others)
         crosses = (crossed[:, :, None] == link_numbers).any(axis=1)
         crosses_only = crosses & (crosses.sum(axis=1) == 1)[:, None]

@@ -244,22 +244,41 @@ class Fabric:
         return np.array([self._port_of(name, rail) for name in names], np.int32)
 
     def _port_of(self, name: str, rail: str) -> int:
-        ports = self.find_ports([name]).tolist()
-        if len(ports) == 1:
-            return int(ports[0])
-        devices = {port: self.host_names[port].removeprefix(name).strip() for port in ports}
-        chosen = [
-            port for port, device in devices.items() if rail and rail in (device, device.partition(":")[0])
-        ]
-        # A number of a port, as UCX writes it, is in the name only where the adapter has several.
-        chosen = chosen or [
-            port for port, device in devices.items() if rail.endswith(":1") and rail[:-2] == device
-        ]
-        if len(chosen) == 1:
-            return int(chosen[0])
-        which = f"{len(chosen)} of them are {rail}" if rail else "it is not known which of them it used"
-        shown = ", ".join(list(devices.values())[:MAX_SHOWN])
-        raise UserError(
-            f"{self.source}: host {name} has {len(ports)} ports in the fabric ({shown}), and {which}",
-            f"name the adapter that the hosts used: --rail {next(iter(devices.values()))}",
+        ports = self.find_rails(name, rail)
+        if len(ports) > 1:
+            which = f"{len(ports)} of them are {rail}" if rail else "it is not known which of them it used"
+            raise self._no_rail(name, which)
+        return ports[0]
+
+    def find_rails(self, name: str, rail: str = "") -> list[int]:
+        """The end ports of a host, or the one of that name. ``rail``: only those of the adapters in this list, such as
+        mlx5_0 or mlx5_0:1,mlx5_1:1. Raises UserError for a name that is not in the fabric, or a host with several ports
+        of which none is in the list."""
+        ports = [int(port) for port in self.find_ports([name])]
+        if len(ports) == 1 or not rail:
+            return ports
+        chosen = [port for port in ports if any(self._is_on(port, adapter) for adapter in rail.split(","))]
+        if not chosen:
+            raise self._no_rail(name, f"0 of them are {rail}")
+        return chosen
+
+    def device_of(self, port: int) -> str:
+        """The adapter of an end port, of an adapter with several also the port: "mlx5_1", "mlx5_1:2". Empty for the
+        only port of a host."""
+        return self.host_names[port].removeprefix(self.hosts_of_ports[port]).strip()
+
+    def _is_on(self, port: int, adapter: str) -> bool:
+        """Whether ``port`` is of ``adapter``. Its number, as UCX writes it, is in the name only where the adapter has
+        several."""
+        device = self.device_of(port)
+        if adapter in (device, device.partition(":")[0]):
+            return True
+        return adapter.endswith(":1") and adapter[:-2] == device
+
+    def _no_rail(self, name: str, which: str) -> UserError:
+        devices = [self.device_of(port) for port in self.find_ports([name])]
+        shown = ", ".join(devices[:MAX_SHOWN])
+        return UserError(
+            f"{self.source}: host {name} has {len(devices)} ports in the fabric ({shown}), and {which}",
+            f"name the adapter that the hosts used: --rail {devices[0]}",
         )

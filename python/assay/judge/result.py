@@ -69,7 +69,7 @@ def _conflicts(records: Sequence[Measurement]) -> str:
     )
     return (
         f"{count} of {total.params['schedule']} among {total.params['ranks']} ranks, "
-        f"{format_share(share.median)} of all pairs; {values['rounds'].median:.0f} rounds, "
+        f"{share.median:.3g} a pair of ranks; {values['rounds'].median:.0f} rounds, "
         f"bound {values['rounds_bound'].median:.0f}"
     )
 

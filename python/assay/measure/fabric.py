@@ -36,7 +36,7 @@ DESCRIBED = [
             ),
             Metric("max_load", "1", "lower", "flows on the fullest link of a step"),
             Metric("conflicts_total", "1", "lower", "conflicts of all steps"),
-            Metric("conflicts_share", "1", "lower", "conflicts of all steps over ranks squared"),
+            Metric("conflicts_share", "1", "lower", "conflicts of all steps, for each ordered pair of ranks"),
             Metric(
                 "rounds", "1", "lower", "sum of the largest loads, at least 1 a step: the time in lockstep"
             ),

@@ -154,11 +154,12 @@ def _hosts(study: Study) -> Rounds:
     limit is measured again with the fastest partners of its cabinet."""
     study.phase = "each host"
     for direction in DIRECTIONS:
+        seconds = 0.0
         for number, stars in enumerate(star_rounds(study.cabinets)):
             if len(stars[0][1]) < 2 and direction == "both" and len(study.hosts) > 2:
                 continue
             flows = {centre: star_flows(centre, partners, direction) for centre, partners in stars}
-            yield from _stars(study, flows, direction)
+            seconds = yield from _stars(study, flows, direction, seconds=seconds)
             yield from _repeat_with_fewer_at_once(study, flows, direction, is_first=number == 0)
         if direction == "both":
             yield from _repeat_with_faster_partners(study, ("both",))
@@ -166,17 +167,25 @@ def _hosts(study: Study) -> Rounds:
             yield from _repeat_with_faster_partners(study, ("up", "down"))
 
 
-def _stars(study: Study, stars: Mapping[str, Sequence[Flow]], direction: str, partners: str = "") -> Rounds:
-    """Measures the flows of several hosts at once, and notes the rate of each."""
+def _stars(
+    study: Study,
+    stars: Mapping[str, Sequence[Flow]],
+    direction: str,
+    partners: str = "",
+    seconds: float = 0.0,
+) -> Generator[Round, Result, float]:
+    """Measures the flows of several hosts at once, and notes the rate of each. ``seconds``: how long a round of other
+    hosts took. Returns how long it took."""
     params: dict[str, Scalar] = {"experiment": "host", "direction": direction, "centres": ",".join(stars)}
     if partners:
         params["partners"] = partners
     flows = tuple(flow for flows_of_star in stars.values() for flow in flows_of_star)
-    request = Round(flows, study.size, study.seconds(study.pair_rate / 2), params=params)
-    result = yield from repeat(study, request, [[centre] for centre in stars])
+    lasts = max(seconds, study.seconds(study.pair_rate / 2))
+    result = yield from repeat(study, Round(flows, study.size, lasts, params=params), [[c] for c in stars])
     rates = dict(zip(flows, result.flows.values if result.flows else [], strict=False))
     for centre, flows_of_star in stars.items():
         study.rates[centre, direction] = sum(rates.get(flow, 0.0) for flow in flows_of_star)
+    return result.seconds
 
 
 def _repeat_with_fewer_at_once(
@@ -362,26 +371,29 @@ def _between(study: Study) -> Rounds:
     study.phase = "between the cabinets"
     pair = len(names) == 2  # then A to B is all there is: the up link of one and the down link of the other
     for name in names[:1] if pair else names:
+        seconds = 0.0
         for direction in DIRECTIONS:
-            yield from _cabinet(study, name, direction)
+            seconds = yield from _cabinet(study, name, direction, seconds)
     if not pair:
         flows = ring_of_cabinets(study.cabinets)
         params: dict[str, Scalar] = {"experiment": "backbone"}
-        yield from repeat(
+        result = yield from repeat(
             study, Round(tuple(flows), study.size, study.seconds(study.pair_rate / 2), params=params)
         )
-        yield from _strides(study)
+        yield from _strides(study, result.seconds)
 
 
-def _strides(study: Study) -> Rounds:
+def _strides(study: Study, seconds: float) -> Rounds:
     """All cabinets at once, each to the second, third, ... next, and the first to each other alone. Nothing is fitted
-    to these rounds: where the model is wrong about them, there are more than two levels."""
+    to these rounds: where the model is wrong about them, there are more than two levels. ``seconds``: how long the
+    round to the next cabinets took."""
     names = list(study.cabinets)
     slow = study.pair_rate / 2
     for stride in evenly(range(2, len(names)), STEPS):
         params: dict[str, Scalar] = {"experiment": "strides", "stride": stride}
         flows = ring_of_cabinets(study.cabinets, stride)
-        yield from repeat(study, Round(tuple(flows), study.size, study.seconds(slow), params=params))
+        lasts = max(seconds, study.seconds(slow))
+        seconds = (yield from repeat(study, Round(tuple(flows), study.size, lasts, params=params))).seconds
     for index in evenly(range(1, len(names)), STEPS):
         params = {"experiment": "two_cabinets", "cabinet": names[0], "other": names[index]}
         flows = list(zip(study.cabinets[names[0]], study.cabinets[names[index]], strict=False))
@@ -394,9 +406,10 @@ def evenly(choices: range, most: int) -> list[int]:
     return [choices[i * len(choices) // chosen] for i in range(chosen)]
 
 
-def _cabinet(study: Study, name: str, direction: str) -> Rounds:
+def _cabinet(study: Study, name: str, direction: str, seconds: float) -> Generator[Round, Result, float]:
     """One host and all hosts of a cabinet; where a plateau shows, also half of them and its expected knee, and all with
-    other partners, and every second host: one link carries the same for each."""
+    other partners, and every second host: one link carries the same for each. ``seconds``: how long the round of all
+    hosts took in another direction, at first 0. Returns how long it took in this one."""
     most = len(cabinet_flows(study.cabinets, name, "up", len(study.hosts)))
     alone = 0.0
     counts = [1, most] if most > 1 else [1]
@@ -408,8 +421,11 @@ def _cabinet(study: Study, name: str, direction: str) -> Rounds:
             "direction": direction,
             "count": count,
         }
-        slow = study.pair_rate / 2
-        result = yield from repeat(study, Round(tuple(flows), study.size, study.seconds(slow), params=params))
+        shortest = study.seconds(study.pair_rate / 2)
+        lasts = max(shortest, seconds) if count == most else shortest
+        result = yield from repeat(study, Round(tuple(flows), study.size, lasts, params=params))
+        if count == most:
+            seconds = result.seconds
         alone = alone or result.total
         if count == most and result.total < PLATEAU * most * alone:
             knee = round(result.total / alone)
@@ -417,7 +433,11 @@ def _cabinet(study: Study, name: str, direction: str) -> Rounds:
             for experiment, turn, every in ((OTHER_PARTNERS, most, 1), (EVERY_SECOND, 0, 2)):
                 other = cabinet_flows(study.cabinets, name, direction, most, turn, every)
                 params = {"experiment": experiment, "cabinet": name, "direction": direction}
-                yield from repeat(study, Round(tuple(other), study.size, study.seconds(slow), params=params))
+                lasts = max(
+                    shortest, seconds if every == 1 else seconds / 2
+                )  # half of the flows share a link
+                yield from repeat(study, Round(tuple(other), study.size, lasts, params=params))
+    return seconds
 
 
 def cabinet_flows(

@@ -63,6 +63,7 @@ class Result:
 
     flows: Flows | None = None
     latencies: list[Measurement] = field(default_factory=list)
+    seconds: float = 0.0  # the duration that was long enough for steady flows; 0 where nobody asked
 
     def is_complete(self, request: Round) -> bool:
         if request.sizes:

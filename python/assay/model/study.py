@@ -16,7 +16,12 @@ Rounds = Generator[Round, Result, None]
 
 MIB = 1 << 20
 MESSAGES = 16  # of a flow in a round; with this many, those cut off at its start and end hardly matter
-TRIES = 9  # of a round, each three times as long as the previous one: from 0.1 ms to seconds
+TRIES, LONGER = 9, 3  # of a round, each so many times as long as the previous one: from 0.1 ms to seconds
+ESTIMATED = 2  # tries whose duration follows from the one before
+MARGIN = 1.1  # of the estimated duration of another try; a simulated rate repeats, a measured one nearly
+# Where not all flows ran at one time, the time until they would have, and this share of it more: then most rounds need
+# no third try (bench/model_recovery.py).
+BEYOND_START = 1.25
 # A rate is measured until its interval reaches no further than this. A curve of one such point fails its proof in 99 of
 # 100 studies where it is off by twice the default limit (see proof.py).
 RATE_CONFIDENCE = 0.015
@@ -77,21 +82,37 @@ def until_steady(
 ) -> Generator[Round, Result, Result]:
     """Repeats a round with longer durations until all flows ran at the same time and moved half of ``messages``.
 
-    The record of a repeated round names the round that was too short in its parameter ``REPLACES``; the fit ignores
-    that one. Raises UserError after TRIES rounds.
+    Two more tries are as long as the one before shows to be enough; those after them are three times as long each. The
+    record of a repeated round names the round that was too short in its parameter ``REPLACES``; the fit ignores that
+    one. Raises UserError after TRIES rounds.
     """
     least = (messages or study.effort.messages) / 2
-    for _ in range(TRIES):
+    for number in range(TRIES):
         study.rounds_requested += 1
         result = yield request
         if result.flows is not None and result.flows.values and _fewest_messages(result, request) >= least:
+            result.seconds = request.seconds
             return result
         params = {**request.params, REPLACES: request.key}
-        request = Round(request.flows, request.size, request.seconds * 3, params=params)
+        seconds = _seconds_needed(result, request, least) if number < ESTIMATED else LONGER * request.seconds
+        request = Round(request.flows, request.size, seconds, params=params)
     raise UserError(
         f"the flows of '{request.params.get('experiment')}' did not run at one time within {request.seconds / 3:.0f} s",
         "a host is far slower than the others, or does not answer: leave it out",
     )
+
+
+def _seconds_needed(result: Result, request: Round, least: float) -> float:
+    """The estimated duration in s after which each flow has moved ``least`` messages while all flows ran."""
+    if result.flows is None or "window_s" not in result.flows.params:
+        return LONGER * request.seconds
+    window = float(result.flows.params["window_s"])
+    until_all_run = max(0.0, request.seconds - window)
+    if not result.flows.values or min(result.flows.values) <= 0:
+        needed = until_all_run * (1 + BEYOND_START)
+    else:
+        needed = until_all_run + MARGIN * least * request.size / min(result.flows.values)
+    return min(max(needed, MARGIN * request.seconds), LONGER**2 * request.seconds)
 
 
 def _fewest_messages(result: Result, request: Round) -> float:

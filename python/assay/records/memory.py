@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import math
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-# By version of control groups: its folder, the files of limits, that of the use, and the lines of memory.stat that
+# By version of control groups: the files of limits, that of the use, and the lines of memory.stat that
 # count what the kernel drops before it refuses memory.
 VERSION_2 = (
-    "sys/fs/cgroup",
     ("memory.max", "memory.high"),
     "memory.current",
     ("inactive_file", "active_file", "slab_reclaimable"),
 )
 VERSION_1 = (
-    "sys/fs/cgroup/memory",
     ("memory.limit_in_bytes",),
     "memory.usage_in_bytes",
     ("total_inactive_file", "total_active_file"),
@@ -29,38 +29,69 @@ VERSION_1 = (
 def available_memory(root: Path | None = None) -> float:
     """Bytes: the machine's available memory, or less where a control group of version 2 or 1 limits the process.
 
-    ``root`` is a prefix of /proc and /sys, $ASSAY_ROOT by default. Infinite where nothing is known.
+    ``root`` is a prefix of /proc, /sys and mount points, $ASSAY_ROOT by default. Infinite where nothing is known.
     """
     root = Path(os.environ.get("ASSAY_ROOT") or "/") if root is None else root
     available = _numbers(root / "proc/meminfo").get("MemAvailable:", math.inf) * 1024
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, group = [*line.split(":", 2), "", ""][:3]
-        if not controllers:
-            available = min(available, _unused(root, group, VERSION_2))
-        elif "memory" in controllers.split(","):
-            available = min(available, _unused(root, group, VERSION_1))
+    for folder, is_unified in _groups(root):
+        available = min(available, _unused(folder, *(VERSION_2 if is_unified else VERSION_1)))
     return available
 
 
-def _unused(root: Path, group: str, version: tuple[str, tuple[str, ...], str, tuple[str, ...]]) -> float:
-    """The least that a group and those above it may still use. In a container the path may be that of the host: then
-    only the root group exists, which is the container's."""
-    mount, limits, usage, reclaimable = version
-    unused = math.inf
-    path = PurePosixPath(group)
-    for part in (path, *path.parents):
-        folder = root / mount / str(part).lstrip("/")
-        limit = min(_number(folder / name, math.inf) for name in limits)
-        if limit < math.inf:
-            counts = _numbers(folder / "memory.stat")
-            dropped = sum(counts.get(name, 0) for name in reclaimable)
-            unused = min(unused, max(0, limit - max(0, _number(folder / usage, 0) - dropped)))
-    return unused
+def _groups(root: Path) -> Iterator[tuple[Path, bool]]:
+    """The folders of this process's control groups that may limit memory, from its own one to the root of the
+    hierarchy, and whether they are of version 2. In a container the path may be that of the host: then only the root
+    group exists, which is the container's."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, group = [*line.split(":", 2), "", ""][:3]
+        if not controllers or "memory" in controllers.split(","):
+            for point, path in _mounts(root, PurePosixPath(group), is_unified=not controllers):
+                for part in (path, *path.parents):
+                    yield root / point.lstrip("/") / str(part).lstrip("/"), not controllers
+
+
+def _mounts(root: Path, group: PurePosixPath, is_unified: bool) -> list[tuple[str, PurePosixPath]]:
+    """The mount points that show ``group``, and its path below each. A mount may show a part of the hierarchy only. If
+    none shows the group, all mounts of the hierarchy; without any the folder in which systemd mounts it."""
+    mounts: list[tuple[PurePosixPath, str]] = []
+    for line in _text(root / "proc/self/mountinfo").split("\n"):
+        fields, _, rest = line.partition(" - ")
+        if len(fields.split(" ")) < 6 or len(rest.split(" ")) < 3:
+            continue
+        part, point = map(_unescape, fields.split(" ")[3:5])
+        kind, _, options = rest.split(" ")[:3]
+        if kind == "cgroup2" if is_unified else kind == "cgroup" and "memory" in options.split(","):
+            mounts.append((PurePosixPath(part), point))
+    shown = [
+        (point, PurePosixPath("/") / group.relative_to(part))
+        for part, point in mounts
+        if group.is_relative_to(part)
+    ]
+    return (
+        shown
+        or [(point, group) for _, point in mounts]
+        or [("sys/fs/cgroup" if is_unified else "sys/fs/cgroup/memory", group)]
+    )
+
+
+def _unescape(path: str) -> str:
+    """A path of mountinfo, where the kernel writes a space as "\\040"."""
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), path)
+
+
+def _unused(folder: Path, limits: tuple[str, ...], usage: str, reclaimable: tuple[str, ...]) -> float:
+    """What the group in ``folder`` may still use."""
+    limit = min(_number(folder / name, math.inf) for name in limits)
+    if limit == math.inf:
+        return limit
+    counts = _numbers(folder / "memory.stat")
+    dropped = sum(counts.get(name, 0) for name in reclaimable)
+    return max(0, limit - max(0, _number(folder / usage, 0) - dropped))
 
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ""
 

@@ -83,7 +83,7 @@ def _show_totals(console: Console, values: dict[str, Measurement]) -> None:
     rounds, bound = (values[metric].median for metric in ("rounds", "rounds_bound"))
     text = (
         f"{total.params['schedule']} of {total.params['ranks']} ranks: {total.median:.0f} conflicts, "
-        f"{format_share(values['conflicts_share'].median)} of all pairs; {rounds:.0f} rounds, bound {bound:.0f}"
+        f"{values['conflicts_share'].median:.3g} a pair of ranks; {rounds:.0f} rounds, bound {bound:.0f}"
     )
     if "bisection" in values:
         figure = values["bisection"]

@@ -60,13 +60,16 @@ TEST_CASE("a quota of any control group above the process is read") {
     CHECK(facts_of(before, read_host_counters()) == Json{{"grown.cpu.periods", 100},
                                                          {"grown.cpu.throttled_periods", 90},
                                                          {"grown.cpu.throttled_us", 7000000},
-                                                         {"cpu.quota", 0.2}});
+                                                         {"cpu.quota", 0.2},
+                                                         {"cpu.period", 0.1}});
 }
 
-TEST_CASE("a quota of control groups of version 1 is read") {
+TEST_CASE("a quota of control groups of version 1 is read, wherever they are mounted") {
     const PlantedHost host;
     host.file("proc/self/cgroup", "5:memory:/job\n3:cpu,cpuacct:/job\n0::/\n");
-    const std::string job = "sys/fs/cgroup/cpu,cpuacct/job/";
+    host.file("proc/self/mountinfo",
+              "40 24 0:30 / /cgroups/by\\040time rw - cgroup cgroup rw,cpu,cpuacct\n");
+    const std::string job = "cgroups/by time/job/";
     host.file(job + "cpu.cfs_quota_us", "150000\n");
     host.file(job + "cpu.cfs_period_us", "100000\n");
     host.file(job + "cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n");

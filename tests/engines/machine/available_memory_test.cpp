@@ -44,6 +44,20 @@ TEST_CASE("the available memory is the least of the machine's and its control gr
     }
 }
 
+TEST_CASE("a list of mounts may be longer than any buffer, and have a line that is") {
+    std::string mounts = "cut\n";
+    for (int k = 0; k < 1000; ++k)
+        mounts += "9 1 0:9 / /containers/" + std::string(100, 'x') + " rw - overlay overlay rw\n";
+    mounts += "9 1 0:9 / /long rw - overlay overlay lowerdir=" + std::string(100'000, 'y') + "\n";
+    mounts += "40 1 0:30 / /groups rw - cgroup2 cgroup2 rw";
+    const Root root({{"proc/meminfo", "MemAvailable: 1000 kB\n"},
+                     {"proc/self/cgroup", "0::/job\n"},
+                     {"proc/self/mountinfo", mounts},
+                     {"groups/job/memory.max", "500000\n"},
+                     {"groups/job/memory.current", "200000\n"}});
+    CHECK(available_memory(root.path.c_str()) == 300'000);
+}
+
 TEST_CASE("ASSAY_ROOT plants the machine for all callers") {
     const Root root(nlohmann::json{{"proc/meminfo", "MemAvailable: 3 kB\n"}});
     setenv("ASSAY_ROOT", root.path.c_str(), 1);

@@ -1,12 +1,10 @@
-"""Limits of hosts from planted counters: each is named with its host, and findings about the host say that it is not
-the network. What all hosts have alike is no limit of one."""
+"""Limits of hosts from planted counters: each is named with its host. What all hosts have alike is no limit of one. How
+much of a loss a limit explains: ``test_limit_share.py``."""
 
 from __future__ import annotations
 
 from assay.explain import explain
-from assay.explain.evidence import Evidence
-from assay.explain.host_limits import name_limits
-from assay.records.schema import Context, Finding, Subject
+from assay.records.schema import Context, Subject
 
 HOSTS = ["h0", "h1", "h2", "h3"]
 
@@ -37,7 +35,30 @@ def causes(*records: Context) -> list[str]:
 
 def test_a_quota_is_named_once_for_all_ranks_of_a_host() -> None:
     (cause,) = causes(quota("h2", 80), quota("h2", 90), quota("h1", 5))
-    assert cause == "h2 was held back by its quota of 0.2 processors in 90 % of the time slices"
+    assert cause == "h2 was held back by its quota of 0.2 processors for 90 % of the time at most"
+
+
+def test_a_quota_that_takes_effect_for_moments_only_is_no_limit() -> None:
+    # 80 of 100 slices of 0.1 s, but 0.4 s of 10 s in all
+    short = quota("h2", 80)
+    short.facts["grown.cpu.throttled_us"] = 400_000
+    assert causes(short) == []
+    short.facts["cpu.period"] = 0.01  # 0.4 s of 1 s
+    (cause,) = causes(short)
+    assert "for 40 % of the time at most" in cause
+
+
+def test_each_kind_of_counter_is_from_the_record_where_it_grew_most() -> None:
+    """Bytes, times and packets are never added up: the many harmless datagrams of one rank do not hide the quota that
+    another has seen, nor do the periods of one go with the throttled ones of the other."""
+    busy = counted(
+        "h2", grown__udp__in_datagrams=10**9, grown__cpu__throttled_periods=2, grown__cpu__periods=1000
+    )
+    busy.id = 3
+    (finding,) = [f for f in explain([quota("h2", 60), busy], HOSTS) if f.rule == "host_limit"]
+    assert "for 60 % of the time" in finding.cause
+    assert finding.evidence == [7]
+    assert "udp.in_datagrams grew by 1000000000" in finding.details
 
 
 def test_a_shaper_slower_than_the_other_hosts_is_named() -> None:
@@ -61,13 +82,3 @@ def test_full_buffers_and_missing_fragments_are_named_from_one_percent_on() -> N
     assert causes(dropped(20)) == []
     (cause,) = causes(counted("h1", grown__ip__reassembly_failures=300, grown__ip__reassembled=700))
     assert "h1 could not put 300 datagrams together from their fragments (30 %)" in cause
-
-
-def test_findings_about_the_host_name_its_limit() -> None:
-    evidence = Evidence([quota("h2", 90)], HOSTS)
-    slow = [Finding(rule="slow_host", cause="slow", subject=Subject(host=host)) for host in ("h2", "h3")]
-    name_limits(evidence, slow)
-    assert slow[0].details == [
-        "not the network: h2 was held back by its quota of 0.2 processors in 90 % of the time slices"
-    ]
-    assert slow[1].details == []

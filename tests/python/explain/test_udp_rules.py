@@ -76,6 +76,44 @@ def test_what_the_senders_own_queue_dropped_is_not_the_networks() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("own_name", "facts"),
+    [
+        ("ion-7.site", {"host.own_name": "ion-7.site"}),  # a list of other names
+        ("h0-ib", {"host.aliases": "h0-eth,h0-ib"}),
+        ("h0.site.org", {}),  # a list of short names
+    ],
+)
+def test_a_sender_is_found_by_its_own_name_among_several_listed_hosts(
+    own_name: str, facts: dict[str, Scalar]
+) -> None:
+    records = reception(lost_unattributed=60.0)
+    for record in records:
+        record.params["sender"] = own_name  # type: ignore[union-attr]
+    counted = [sent_from(queue__eth0__fq__dropped=75)]
+    counted += [
+        Context(
+            id=10 + k, subject=Subject(host=host), facts={"grown.udp.in_errors": 3, "host.own_name": f"x{k}"}
+        )
+        for k, host in enumerate(["h1", "h2", "h3"])
+    ]
+    named = Context(id=20, subject=Subject(host="h0"), facts=facts)
+    found = explain([*records, *counted, named], ["h0", "h1", "h2", "h3"])
+    (loss,) = [finding for finding in found if finding.rule == "udp_loss"]
+    assert loss.severity == "warning" and DROP_POINTS["lost_sender"].where in loss.cause
+    assert "h0: queue.eth0.fq.dropped grew by 75" in loss.details
+
+
+def test_of_two_hosts_with_the_senders_short_name_none_is_taken() -> None:
+    records = reception(lost_unattributed=60.0)
+    for record in records:
+        record.params["sender"] = "n0"  # type: ignore[union-attr]
+    facts: dict[str, Scalar] = {"grown.queue.eth0.fq.dropped": 75}
+    others = [Context(id=9, subject=Subject(host=host), facts=facts) for host in ("n0.a", "n0.b")]
+    (found,) = losses(*records, *others)
+    assert "in the network" in found.cause
+
+
 def test_a_sender_that_caught_up_is_named_and_not_the_network() -> None:
     # 4213 messages a second: 50 ms late are 210 owed, and 1053 sent too fast.
     late = received("longest_gap", 0.1, sender_late=0.05)

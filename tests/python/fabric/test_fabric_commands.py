@@ -64,10 +64,20 @@ def test_recorded_files_with_and_without_an_order_with_empty_slots(tmp_path: Pat
     assert (padded["conflicts_total"], padded["rounds"]) == (0, 54)
 
 
+def test_more_conflicts_than_pairs_of_ranks_are_no_share(capsys: pytest.CaptureFixture[str]) -> None:
+    tree = ["--fat-tree", "radix=8,levels=3", "--routing", "min-hop"]
+    assert main(["fabric", "conflicts", *tree, "-o", "run"]) == 0
+    text = capsys.readouterr().out
+    assert "shift of 128 ranks: 20736 conflicts, 1.27 a pair of ranks;" in text
+    assert Run.load(Path("run")).info.result.startswith(
+        "20736 conflicts of shift among 128 ranks, 1.27 a pair"
+    )
+
+
 def test_the_terminal_shows_totals_steps_and_pairs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fabric", "conflicts", *TREE, "-o", "run"]) == 0
     text = capsys.readouterr().out
-    assert "shift of 45 ranks: 81 conflicts, 4 % of all pairs; 62 rounds, bound 45" in text
+    assert "shift of 45 ranks: 81 conflicts, 0.04 a pair of ranks; 62 rounds, bound 45" in text
     lines = [line.split() for line in text.splitlines()]
     assert ["27", "9", "2", "flows"] in lines
     assert "leaf1[19] -> spine0[2]      2  node18 -> node36, node27 -> node00" in text

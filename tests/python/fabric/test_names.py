@@ -5,14 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from small_fabrics import dual_rail
 
 from assay.cli import main
 from assay.errors import UserError
-from assay.explain.links import blame
-from assay.fabric import Routes, tables
 from assay.fabric.names import EndPort, name_ports, name_switches
 from assay.fabric.read import read_fabric, read_order
-from assay.records.schema import AnyRecord, Pairs, Subject
 
 
 def named(*descriptions: str) -> tuple[list[str], list[str]]:
@@ -56,28 +54,6 @@ def test_rails_and_ports_of_a_host_are_named() -> None:
     assert named("n1 mlx5_0", "n1 mlx5_1", "n2 mlx5_0")[0] == ["n1 mlx5_0", "n1 mlx5_1", "n2"]
     two_ports = [EndPort("n1 mlx5_0", 16, 17, 1), EndPort("n1 mlx5_0", 16, 18, 2)]
     assert name_ports(two_ports) == (["n1 mlx5_0:1", "n1 mlx5_0:2"], ["n1", "n1"])
-
-
-def dual_rail(hosts: list[str]) -> str:
-    """The output of ibnetdiscover: a leaf switch for each of two rails, below one spine."""
-    switches, adapters = {rail: [] for rail in (1, 2)}, []
-    for rail in (1, 2):
-        for k, host in enumerate(hosts, 1):
-            guid, lid, name = 256 * rail + 16 * k, 32 * rail + k, f"{host} mlx5_{rail - 1}".strip()
-            switches[rail].append(f'[{k}] "H-{guid:016x}"[1]({guid + 1:x}) # "{name}" lid {lid} 4xHDR')
-            adapters.append(
-                f'Ca 1 "H-{guid:016x}" # "{name}"\n'
-                f'[1]({guid + 1:x}) "S-{rail:016x}"[{k}] # lid {lid} lmc 0 "MF0;isw{rail}:X/U1" lid {rail} 4xHDR\n'
-            )
-    blocks = [
-        f'Switch 40 "S-{rail:016x}" # "MF0;isw{rail}:X/U1" enhanced port 0 lid {rail} lmc 0\n'
-        + "\n".join([*switches[rail], f'[40] "S-{3:016x}"[{rail}] # "MF0;top:X/U1" lid 3 4xHDR\n'])
-        for rail in (1, 2)
-    ]
-    spine = f'Switch 40 "S-{3:016x}" # "MF0;top:X/U1" enhanced port 0 lid 3 lmc 0\n' + "\n".join(
-        f'[{rail}] "S-{rail:016x}"[40] # "MF0;isw{rail}:X/U1" lid {rail} 4xHDR' for rail in (1, 2)
-    )
-    return "\n".join([*blocks, spine, "", *adapters])
 
 
 @pytest.fixture
@@ -158,34 +134,21 @@ def test_a_host_with_several_ports_is_refused_without_its_rail(
     assert refused.value.fix.endswith("--rail mlx5_0")
 
 
-def test_a_slow_cable_of_a_rail_is_found(rails: list[str]) -> None:
-    """Host n1 sends at half the rate of the others, on rail 1."""
-    hosts = [f"n{k}" for k in range(1, 7)]
-    Path("net.txt").write_text(dual_rail(hosts))
-    fabric = read_fabric("net.txt")
-    pairs: list[AnyRecord] = [
-        Pairs(
-            name="network.all_to_all", metric="bandwidth", unit="B/s", better="higher", subject=Subject(host=host),
-            peers=[peer for peer in hosts if peer != host], values=[5e9 if host == "n1" else 10e9] * 5,
-        )
-        for host in hosts
-    ]  # fmt: skip
-    routes = Routes(fabric, tables.compute(fabric, "min-hop"))
-    result = blame(pairs, hosts, "circle", routes, "mlx5_1")
-    assert result is not None
-    assert [finding.subject.device for finding in result.findings] == ["n1 mlx5_1[1] -> isw2[1]"]
-
-
-def test_net_takes_the_rail_of_its_option_or_of_ucx(
+def test_net_takes_the_rails_of_its_option_or_of_ucx(
     rails: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What follows is another error: the hosts are not there."""
+    """What follows an adapter that the hosts have is another error: the hosts are not there."""
     command = ["net", "-w", "n1,n2", "--fabric", "net.txt", "--routing", "min-hop", "--launcher", "mpich"]
+
+    def refusal(*options: str) -> str:
+        assert main([*command, *options]) == 2
+        return capsys.readouterr().err
+
     monkeypatch.delenv("UCX_NET_DEVICES", raising=False)
-    assert main(command) == 2
-    assert "n1 has 2 ports in the fabric" in capsys.readouterr().err
-    assert main([*command, "--rail", "mlx5_0"]) == 2
-    assert "ports in the fabric" not in capsys.readouterr().err
-    monkeypatch.setenv("UCX_NET_DEVICES", "mlx5_1:1")
-    assert main(command) == 2
-    assert "ports in the fabric" not in capsys.readouterr().err
+    assert "ports in the fabric" not in refusal()
+    assert "ports in the fabric" not in refusal("--rail", "mlx5_0,mlx5_1")
+    assert "0 of them are mlx5_7" in refusal("--rail", "mlx5_7")
+    monkeypatch.setenv("UCX_NET_DEVICES", "mlx5_0:1,mlx5_1:1")
+    assert "ports in the fabric" not in refusal()
+    monkeypatch.setenv("UCX_NET_DEVICES", "mlx5_7:1")
+    assert "0 of them are mlx5_7:1" in refusal()

@@ -26,7 +26,7 @@ def conflicts(total: float) -> list[AnyRecord]:
 
 def test_conflicts_are_counted_and_their_absence_is_said() -> None:
     step = measured("fabric.conflicts", "conflicts", 7.0, "1", schedule="shift", ranks=20, step=3)
-    text = "8 conflicts of shift among 20 ranks, 2 % of all pairs; 25 rounds, bound 20"
+    text = "8 conflicts of shift among 20 ranks, 0.02 a pair of ranks; 25 rounds, bound 20"
     assert result([*conflicts(8.0), step]) == text
     assert result(conflicts(0.0)).startswith("no conflict of shift")
 

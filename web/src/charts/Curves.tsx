@@ -1,5 +1,5 @@
-// A sweep as curves: size on a logarithmic axis to base 2, one colour and symbol for each operation. The modules
-// of ECharts are imported one by one so that the page contains only those that it uses.
+// A sweep as curves: size on a logarithmic axis to base 2, one colour and symbol for each operation; a sweep of a single
+// size as bars, which are plain elements. The modules of ECharts are imported one by one so that the page contains only those that it uses.
 
 import { LineChart } from "echarts/charts";
 import { GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
@@ -7,6 +7,7 @@ import { use, type EChartsCoreOption } from "echarts/core";
 import { CanvasRenderer } from "echarts/renderers";
 
 import { exactSize, quantity } from "../data/format";
+import { onePoint, type OnePoint } from "../data/onePoint";
 import { chartStyle, SYMBOLS, useChart } from "./chart";
 import { colour } from "./theme";
 
@@ -31,15 +32,54 @@ interface Props {
 }
 
 const SERIES = SYMBOLS.length;
+const SIZE = "message size";
 
-export function Curves({
+export function Curves(props: Props) {
+  const point = onePoint(props.curves);
+  return point ? <OnePointBars {...props} point={point} /> : <DrawnCurves {...props} />;
+}
+
+const roundedSize = (value: number) => exactSize(Math.round(value));
+
+function OnePointBars({ title, unit, sizeName, sizeText, point }: Props & { point: OnePoint }) {
+  const highest = Math.max(...point.bars.map(({ value }) => value));
+  const at = `${sizeName ?? SIZE} ${(sizeText ?? roundedSize)(point.size)}`;
+  return (
+    <figure class="bars">
+      <figcaption>
+        {title}, at {at}
+      </figcaption>
+      <div class="bars-plot" role="table" aria-label={`${title}, at ${at}`}>
+        {point.bars.map(({ label, series, value }) => (
+          <div class="bars-row" role="row" key={label}>
+            <span role="rowheader">{label}</span>
+            <span class="bars-track" aria-hidden="true">
+              <span
+                class="bars-bar"
+                style={{
+                  width: `${(95 * value) / highest}%`,
+                  background: `var(--series-${series % SERIES})`,
+                }}
+              />
+            </span>
+            <span class="numeric" role="cell">
+              {quantity(value, unit)}
+            </span>
+          </div>
+        ))}
+      </div>
+    </figure>
+  );
+}
+
+function DrawnCurves({
   title,
   label,
   unit,
   logarithmic,
   curves,
-  sizeName = "message size",
-  sizeText = (value) => exactSize(Math.round(value)),
+  sizeName = SIZE,
+  sizeText = roundedSize,
 }: Props) {
   const inputs = [unit, logarithmic, curves, sizeName, sizeText] as const;
   const box = useChart(() => options(...inputs), [...inputs]);

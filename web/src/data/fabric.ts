@@ -7,7 +7,7 @@ export interface Totals {
   schedule: string;
   ranks: number;
   conflicts: number;
-  conflictShare: number; // conflicts over ranks squared
+  conflictsOfPair: number; // conflicts over ranks squared; above 1 where flows collide on several links
   lockstepRounds: number; // if all ranks start each step together: the sum over steps of the fullest link's load
   roundsWithoutConflict: number; // the lower bound of lockstepRounds: one for each step
 }
@@ -32,7 +32,7 @@ export function totals(measurements: readonly Measurement[]): Totals | undefined
       schedule: String(first.params?.["schedule"]),
       ranks: Number(first.params?.["ranks"]),
       conflicts: value("conflicts_total"),
-      conflictShare: value("conflicts_share"),
+      conflictsOfPair: value("conflicts_share"),
       lockstepRounds: value("rounds"),
       roundsWithoutConflict: value("rounds_bound"),
     }

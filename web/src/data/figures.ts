@@ -4,7 +4,7 @@
 import { exactSize, formatParameters } from "./format";
 import { naturally } from "./hosts";
 import { median, type Matrix } from "./matrix";
-import type { Histogram, Measurement, Scalar, Subject, Verdict } from "./records";
+import type { Finding, Histogram, Measurement, Scalar, Subject, Verdict } from "./records";
 import { medianOf } from "./sweep";
 
 export interface Bar {
@@ -13,6 +13,7 @@ export interface Bar {
   low: number | undefined; // the 5th and 95th percentile; undefined with few samples
   high: number | undefined;
   limits: Limit[];
+  isSlow: boolean; // it misses a limit, or a finding names its record
 }
 
 export interface Limit {
@@ -64,7 +65,13 @@ function isOk(record: Measurement): boolean {
 export function barGroups(
   measurements: readonly Measurement[],
   verdicts: readonly Verdict[],
+  findings: readonly Finding[] = [],
 ): BarGroup[] {
+  const accused = new Set(
+    findings.flatMap(({ severity, effect, evidence = [] }) =>
+      severity !== "advice" && (effect ?? -1) < 0 ? evidence : [],
+    ),
+  );
   const groups = new Map<string, Measurement[]>();
   const isMatrix = measurements.some(
     (record) => isBetweenNodes(record) && record.subject!.numa !== memoryNode(record),
@@ -91,9 +98,16 @@ export function barGroups(
         low: spreadEnd(record, "p5"),
         high: spreadEnd(record, "p95"),
         limits: limitsOf(record, records, verdicts),
+        isSlow:
+          accused.has(record.id ?? NaN) ||
+          limitsOf(record, records, verdicts).some((limit) => misses(medianOf(record)!, limit)),
       })),
       limits: distinct(records.flatMap((record) => limitsOf(record, records, verdicts))),
     }));
+}
+
+function misses(value: number, limit: Limit): boolean {
+  return limit.atLeast ? value < limit.value : value > limit.value;
 }
 
 function spreadEnd(record: Measurement, end: "p5" | "p95"): number | undefined {

@@ -56,7 +56,10 @@ function Sections({ run }: { run: Run }) {
       single.filter((record) => !isStorage(record) && !isOfFabric(record) && !isOfEvents(record)),
     [single],
   );
-  const groups = useMemo(() => barGroups(comparable, run.verdicts), [comparable, run]);
+  const groups = useMemo(
+    () => barGroups(comparable, run.verdicts, run.findings),
+    [comparable, run],
+  );
   const spread = useMemo(() => distributions(single), [single]);
   const numa = useMemo(() => numaMatrices(single), [single]);
   const allocators = useMemo(() => allocatorPoints(single), [single]);

@@ -3,11 +3,11 @@
 
 import type { ComponentChildren } from "preact";
 
-import { duration, moment, quantity } from "../data/format";
+import { duration, moment } from "../data/format";
+import { headline } from "../data/headline";
 import { fold } from "../data/hosts";
 import type { Run } from "../data/load";
 import type { Verdict } from "../data/records";
-import { medianOf } from "../data/sweep";
 
 export type Outcome = "PASS" | "FAIL" | "INCONCLUSIVE";
 
@@ -68,7 +68,7 @@ export function Banner({ run }: { run: Run }) {
             {hosts.length < ranks && `, ${ranks} ranks`}
           </Tile>
         )}
-        {headline(run).map((tile) => (
+        {headline(run.measurements, run.info.options).map((tile) => (
           <Tile key={tile.name} name={tile.name} value={tile.value}>
             {tile.note}
           </Tile>
@@ -136,7 +136,7 @@ function titleWithoutVerdict(run: Run): string {
   return profileTitle(run) || resultParts(run)[0] || "Nothing was measured";
 }
 
-/** The result's first figure, and the rest: "81 conflicts of shift among 45 ranks", "4 % of all pairs; ...". */
+/** The result's first figure, and the rest: "81 conflicts of shift among 45 ranks", "0.04 a pair of ranks; ...". */
 function resultParts({ info }: Run): [string, string] {
   const text = capitalised(info.result ?? "");
   const end = text.search(/[,;(]/);
@@ -188,43 +188,4 @@ function criterionTitles(verdicts: Verdict[]): string {
     .map((verdict) => (verdict.metric ? verdict.criterion : verdict.reason || verdict.criterion));
   const more = verdicts.length - titles.length;
   return titles.join("; ") + (more > 0 ? `; and ${more} more` : "");
-}
-
-/** The main figures of a network: bandwidth, latency, corrupted messages. */
-function headline(run: Run): { name: string; value: string; note: string }[] {
-  const tiles = [];
-  const points = run.measurements.filter((m) => m.name.startsWith("network.") && !m.subject?.host);
-  const extreme = (metric: string, better: (a: number, b: number) => boolean) =>
-    points
-      .filter((m) => m.metric === metric && medianOf(m) !== undefined)
-      .reduce<(typeof points)[0] | undefined>(
-        (best, m) => (!best || better(medianOf(m)!, medianOf(best)!) ? m : best),
-        undefined,
-      );
-  const params = (m: (typeof points)[0]) =>
-    [quantity(Number(m.params?.["size"]), "B"), m.params?.["op"]].filter(Boolean).join(" ");
-  const highest = extreme("bandwidth", (a, b) => a > b);
-  if (highest)
-    tiles.push({
-      name: "Aggregate bandwidth",
-      value: quantity(medianOf(highest), "B/s"),
-      note: `best, at ${params(highest)}`,
-    });
-  const lowest = extreme("latency", (a, b) => a < b);
-  if (lowest)
-    tiles.push({
-      name: "Latency",
-      value: quantity(medianOf(lowest), "s"),
-      note: `least p50, at ${params(lowest)}`,
-    });
-  const checked = points.filter((m) => m.metric === "corrupted");
-  if (checked.length > 0) {
-    const corrupted = checked.reduce((sum, m) => sum + (medianOf(m) ?? 0), 0);
-    tiles.push({
-      name: "Corrupted messages",
-      value: String(corrupted),
-      note: corrupted === 0 ? "every payload verified" : "of the payloads verified",
-    });
-  }
-  return tiles;
 }

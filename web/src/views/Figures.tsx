@@ -46,6 +46,11 @@ function Bars({ group }: { group: BarGroup }) {
         <span>
           <i class="bars-bar" /> median
         </span>
+        {group.bars.some((bar) => bar.isSlow) && (
+          <span>
+            <i class="bars-bar slow" /> slow: misses a limit, or a finding names it
+          </span>
+        )}
         {group.bars.some((bar) => bar.low !== undefined) && (
           <span>
             <i class="bars-spread" /> 5th to 95th percentile
@@ -66,9 +71,15 @@ function BarRow({ bar, group, scale }: { bar: Bar; group: BarGroup; scale: numbe
   const position = (value: number) => `${value * scale}%`;
   return (
     <div class="bars-row" role="row">
-      <span role="rowheader">{bar.label}</span>
+      <span role="rowheader">
+        {bar.isSlow && <span class="bars-mark">slow </span>}
+        {bar.label}
+      </span>
       <span class="bars-track" aria-hidden="true">
-        <span class="bars-bar" style={{ width: position(bar.value) }} />
+        <span
+          class={`bars-bar${bar.isSlow ? " slow" : ""}`}
+          style={{ width: position(bar.value) }}
+        />
         {bar.low !== undefined && bar.high !== undefined && (
           <span
             class="bars-spread"

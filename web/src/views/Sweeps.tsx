@@ -4,6 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { Curves, type Curve } from "../charts/Curves";
 import { exactSize, quantity } from "../data/format";
+import { onePoint } from "../data/onePoint";
 import type { Measurement } from "../data/records";
 import { medianOf, operations, sweepTitle, type Sweep, type SweepRow } from "../data/sweep";
 import { Choice } from "./Choice";
@@ -71,7 +72,7 @@ export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
         />
         <Curves
           label={`Latency against message size for ${operations(sweep).join(", ")}; the table below has the figures.`}
-          title="Latency (p50 solid, p99 dashed)"
+          title={onePoint(latencies) ? "Latency" : "Latency (p50 solid, p99 dashed)"}
           unit="s"
           logarithmic={scale === "log"}
           curves={latencies}

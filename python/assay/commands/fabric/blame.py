@@ -9,6 +9,7 @@ from assay.commands.fabric.source import add_rail, add_source, read_source, sour
 from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_FAIL, EXIT_PASS, EXIT_UNUSABLE, UserError
+from assay.explain import Evidence
 from assay.explain.links import blame
 from assay.records.run import Run
 from assay.records.text import json_line
@@ -34,7 +35,8 @@ class Blame:
             help="the slow link of a network run: cable, ports and direction",
             description="Takes the bandwidth of each pair of hosts from a run of 'assay net' and its route from the "
             "forwarding tables, and names the directed links that are slow: those whose pairs are all slow, and whose "
-            "pairs alone are. Without a fabric it takes that of the run (assay net --fabric). Where the data cannot "
+            "pairs alone are. Without a fabric it takes that of the run (assay net --fabric). Of hosts with several "
+            "adapters the paths of each that may have carried the bytes are judged. Where the data cannot "
             "tell links apart, it names the pairs to measure. Exit code 1 if a link is slow, 2 if some links have too "
             "few pairs to say that none is.",
             examples=EXAMPLES,
@@ -50,8 +52,8 @@ def run_blame(args: argparse.Namespace) -> int:
     run = Run.load(args.run)
     options = run.info.options
     routes = read_source(source_of_run(args, options))
-    rail = args.rail or str(options.get("rail", ""))
-    result = blame(run.records, run.info.hosts, str(options.get("schedule", "")), routes, rail)
+    rail = args.rail or options.get("rail")
+    result = blame(Evidence(run.records, run.info.hosts, {**options, "rail": rail}), routes)
     if result is None:
         raise UserError(f"{args.run}: no bandwidth between pairs of hosts in it", "give a run of 'assay net'")
     if args.json:

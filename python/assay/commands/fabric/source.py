@@ -76,14 +76,15 @@ def add_rail(group: Group) -> None:
         "--rail",
         metavar="DEVICE",
         default="",
-        help="the adapter that hosts with several use, such as mlx5_0 (default: that of $UCX_NET_DEVICES)",
+        help="the adapters that hosts with several use, such as mlx5_0 or mlx5_0,mlx5_1 (default: those of "
+        "$UCX_NET_DEVICES)",
     )
 
 
 def rail_of(args: argparse.Namespace) -> str:
-    """The adapter of --rail, else the only one of $UCX_NET_DEVICES; "" where neither names one."""
+    """The adapters of --rail, else those of $UCX_NET_DEVICES; "" where neither names one."""
     used = os.environ.get("UCX_NET_DEVICES", "")
-    return args.rail or (used if used != "all" and "," not in used else "")
+    return str(args.rail or (used if used != "all" else ""))
 
 
 def add_members(parser: Parser) -> None:

@@ -172,8 +172,8 @@ def run_bench(args: argparse.Namespace) -> int:
     run = open_run(f"io-{args.benchmark}", args)
     run.info.hosts = request.hosts
     run.info.options = {"mpi": request.launcher.name, "variants": list(request.variants), **request.params}
-    if args.until:
-        run.info.options["until"] = args.until
+    if until := args.until or os.environ.get("ASSAY_IO_UNTIL"):
+        run.info.options["until"] = until
     run.save()
     session = Session(run, verbose=args.verbose, quiet=args.json)
     session.err.print(_summary(request))

@@ -5,7 +5,6 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { Steps } from "../../charts/Steps";
 import { overSteps, totals } from "../../data/fabric";
-import { percent } from "../../data/format";
 import { crossedLinks, loadsOf, unpackPlan, type Plan } from "../../data/plan";
 import type { Context, Measurement } from "../../data/records";
 import { Pairs } from "./Pairs";
@@ -30,8 +29,8 @@ export function Fabric({ measurements, contexts }: Props) {
       <h2>Conflicts on the fabric</h2>
       <p>
         {total.schedule} of {total.ranks} ranks: {total.conflicts} conflicts,{" "}
-        {percent(total.conflictShare, false)} of all pairs; {total.lockstepRounds} rounds, bound{" "}
-        {total.roundsWithoutConflict}.
+        {+total.conflictsOfPair.toPrecision(3)} a pair of ranks; {total.lockstepRounds} rounds,
+        bound {total.roundsWithoutConflict}.
       </p>
       <Steps
         title="Conflicts of each step"
