@@ -92,6 +92,7 @@ private:
     bool has_all_ranks() const { return size_ == job_->size(); }
     int wait_for_other_nodes();
     int check_transfer(TransferStart start, MPI_Count count, bool writing) const;
+    int check_resize(MPI_Offset size) const;
     int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
     int write_data(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,
                    MPI_Count* bytes_moved);

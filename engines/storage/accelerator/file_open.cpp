@@ -179,7 +179,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, file->comm_);
     if (range[0] != -range[1]) return call_default_handler(MPI_ERR_NOT_SAME);
     if (mode & MPI_MODE_SEQUENTIAL && mode & MPI_MODE_RDWR)
-        return call_default_handler(MPI_ERR_UNSUPPORTED_OPERATION);
+        return call_default_handler(MPI_ERR_AMODE);
 
     // The first rank creates the file if the mode asks for it; then the others open it.
     int code = MPI_SUCCESS;
