@@ -32,9 +32,8 @@ constexpr std::uint64_t announce_limit_ns = 1'000'000'000;
 
 // Lowers the progress to that of the files that other nodes use too and that are not durable.
 void subtract_shared_files(const Store& store, Progress& progress) {
-    for (std::uint32_t k = 0; k < file_slots; ++k) {
+    for (const auto k : store.assigned_slots()) {
         const auto& file = store.file(k);
-        if (!file.generation.load()) return;
         if (file.deleted.load() || !file.shared.load()) continue;
         const std::uint64_t durable = file.durable.load();
         if (file.error.load()) {
@@ -99,7 +98,7 @@ PendingData pending_data(const Store& store) {
             counted[record.file] = true;
         }
     }
-    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k)
+    for (const auto k : store.assigned_slots())
         if (!store.file(k).deleted.load() && needs_sync(store.file(k))) counted[k] = true;
     pending.files = static_cast<std::uint32_t>(std::count(counted.begin(), counted.end(), true));
     return pending;
