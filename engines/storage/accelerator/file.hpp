@@ -113,7 +113,6 @@ private:
                    std::vector<RemoteRead>& remote_reads);
     int read_file_system(std::uint64_t begin, std::uint64_t end, char* to) const;
     int fetch_remote(std::vector<RemoteRead>& remote_reads);
-    void extend_end(std::uint64_t end);
     std::uint64_t current_size(std::uint64_t at_least);
     void synchronize();
     int flush();

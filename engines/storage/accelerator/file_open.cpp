@@ -352,6 +352,7 @@ void AcceleratedFile::synchronize_after_open() {
 int AcceleratedFile::wait_for_other_nodes() {
     if (job_->nodes() == 1) return MPI_SUCCESS;
     const Store& store = job_->store();
+    lower_end(store, slot_);
     bool succeeded = true;
     if (spans_nodes() && !has_all_nodes_) {
         std::lock_guard guard(job_->lock());

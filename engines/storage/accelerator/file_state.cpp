@@ -93,7 +93,7 @@ int AcceleratedFile::set_size(MPI_Offset size) {
         if (job_->writer().reserve(0, 1, ring_offset)) {
             job_->writer().begin_write();
             job_->writer().publish(&record, 1, ring_offset, 0);  // without data
-            job_->directory().truncate(slot_, record.sequence, static_cast<std::uint64_t>(size));
+            job_->directory().scan_node(false);
         } else {
             code = mpi_error(job_->writer().error() ? job_->writer().error() : EIO);
         }
@@ -129,7 +129,8 @@ int AcceleratedFile::preallocate(MPI_Offset size) {
     if (rank_ == 0 && size) code = mpi_error(posix_fallocate(descriptor_->number(), 0, size));
     if (is_first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
     code = worst_error_class(comm_, code);
-    if (!code) extend_end(static_cast<std::uint64_t>(std::max(size, old_size)));
+    if (!code)
+        extend_end(job_->store().file(slot_), static_cast<std::uint64_t>(std::max(size, old_size)));
     PMPI_Barrier(comm_);
     return code;
 }

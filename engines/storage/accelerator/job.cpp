@@ -285,13 +285,15 @@ void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
     std::lock_guard guard(closed_files_lock_);
     closed_files_.push_back({slot, std::move(descriptor),
                              store_->head(local_rank()).tail.load(std::memory_order_relaxed)});
-    while (closed_files_.size() > max_closed_files) {
-        const ClosedFile oldest = std::move(closed_files_.front());
-        closed_files_.pop_front();
-        drain_->finish(local_rank(), oldest.end_record);
-        write_and_sync(oldest.slot, *oldest.descriptor);
-        handles_->release(oldest.slot, oldest.descriptor);
-    }
+    if (closed_files_.size() <= max_closed_files) return;
+    ClosedFile oldest = std::move(closed_files_.front());
+    closed_files_.pop_front();
+    drain_->finish(local_rank(), oldest.end_record);
+    // Without its descriptor a file that is renamed may not be found when it is written again.
+    if (write_and_sync(oldest.slot, *oldest.descriptor))
+        return closed_files_.push_back(std::move(oldest));
+    update_path(*store_, oldest.slot, oldest.descriptor->number());
+    handles_->release(oldest.slot, oldest.descriptor);
 }
 
 void Job::close_deleted_files() {

@@ -82,6 +82,42 @@ std::uint64_t written_before(const Store& store, std::uint32_t file) {
     return slot.error.load() ? std::min(before, slot.durable.load()) : before;
 }
 
+namespace {
+
+// The end of the file's data in the rings that are not drained.
+std::uint64_t undrained_end(const Store& store, std::uint32_t file) {
+    std::uint64_t end = 0;
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        for (auto k = head.drained.load(std::memory_order_acquire); k < tail; ++k)
+            if (const Record record = store.record(rank, k);
+                record.file == file && static_cast<RecordKind>(record.kind) == RecordKind::data)
+                end = std::max(end,
+                               record.begin + (record.count - 1) * record.stride + record.length);
+    }
+    return end;
+}
+
+}  // namespace
+
+void extend_end(FileSlot& file, std::uint64_t end) {
+    std::uint64_t current = file.end.load(std::memory_order_relaxed);
+    while (current < end && !file.end.compare_exchange_weak(current, end)) {
+    }
+}
+
+// The drain sets the error before `drained`. A write that is published after the first search may
+// have seen the higher end, so the rings are searched again.
+void lower_end(const Store& store, std::uint32_t file) {
+    auto& slot = store.file(file);
+    std::uint64_t known = slot.end.load();
+    const std::uint64_t end = undrained_end(store, file);
+    if (known <= end || slot.error.load()) return;
+    slot.end.compare_exchange_strong(known, end);
+    extend_end(slot, undrained_end(store, file));
+}
+
 PendingData pending_data(const Store& store) {
     std::vector<bool> counted(file_slots);
     PendingData pending;
