@@ -83,7 +83,7 @@ void check_writers(const Store& store) {
 // For a store in use: the files with an error, and the sum of the bytes that are not written.
 nlohmann::json undrained_in_use(const Store& store) {
     std::vector<UndrainedFile> failed;
-    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
+    for (const auto k : store.assigned_slots()) {
         const auto& slot = store.file(k);
         if (!slot.error.load() || slot.deleted.load()) continue;
         UndrainedFile file;

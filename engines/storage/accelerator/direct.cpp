@@ -20,6 +20,7 @@
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
 #include "storage/store/durability.hpp"
+#include "storage/store/progress.hpp"
 
 namespace assay::storage {
 namespace {
@@ -126,7 +127,7 @@ int AcceleratedFile::write_blocks(const BlockList& blocks, const char* from) {
                 offset += written;
             }
             ledger_.note_written(begin, static_cast<std::uint64_t>(offset));
-            extend_end(static_cast<std::uint64_t>(offset));
+            extend_end(job_->store().file(slot_), static_cast<std::uint64_t>(offset));
         }
     return MPI_SUCCESS;
 }

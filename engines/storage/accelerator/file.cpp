@@ -13,6 +13,7 @@
 #include "storage/accelerator/comm_epoch.hpp"
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/remote.hpp"
+#include "storage/store/progress.hpp"
 
 namespace assay::storage {
 
@@ -204,7 +205,7 @@ int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
             if (may_lose_.load(std::memory_order_relaxed)) note_stored(record);
         }
         writer.publish(records.data(), records.size(), from, static_cast<std::size_t>(part));
-        extend_end(end);
+        extend_end(job_->store().file(slot_), end);
         done += part;
     }
     return MPI_SUCCESS;
@@ -219,13 +220,6 @@ void AcceleratedFile::note_stored(const Record& record) {
     }
 }
 
-void AcceleratedFile::extend_end(std::uint64_t end) {
-    auto& end_of_file = job_->store().file(slot_).end;
-    std::uint64_t current = end_of_file.load(std::memory_order_relaxed);
-    while (current < end && !end_of_file.compare_exchange_weak(current, end)) {
-    }
-}
-
 // ---- reading
 
 // Whether other nodes may write the file too, through this handle or another one.
@@ -233,8 +227,13 @@ bool AcceleratedFile::spans_nodes() const {
     return !is_on_one_node_ || (job_->nodes() > 1 && job_->store().file(slot_).shared.load());
 }
 
-// The file's size. The file system is asked only if the known size is below `at_least`.
+// The file's size. The file system is asked only if the known size is below `at_least`; ~0: the
+// size as it is now, also if another node has made the file shorter.
 std::uint64_t AcceleratedFile::current_size(std::uint64_t at_least) {
+    if (at_least == ~0ull && job_->nodes() > 1) {
+        lower_end(job_->store(), slot_);
+        file_size_ = 0;
+    }
     const std::uint64_t remote_end = spans_nodes() ? job_->directory().remote_end(slot_) : 0;
     const std::uint64_t size = std::max(
         {job_->store().file(slot_).end.load(std::memory_order_relaxed), remote_end, file_size_});

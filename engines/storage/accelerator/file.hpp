@@ -92,6 +92,7 @@ private:
     bool has_all_ranks() const { return size_ == job_->size(); }
     int wait_for_other_nodes();
     int check_transfer(TransferStart start, MPI_Count count, bool writing) const;
+    int check_resize(MPI_Offset size) const;
     int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
     int write_data(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,
                    MPI_Count* bytes_moved);
@@ -112,7 +113,6 @@ private:
                    std::vector<RemoteRead>& remote_reads);
     int read_file_system(std::uint64_t begin, std::uint64_t end, char* to) const;
     int fetch_remote(std::vector<RemoteRead>& remote_reads);
-    void extend_end(std::uint64_t end);
     std::uint64_t current_size(std::uint64_t at_least);
     void synchronize();
     int flush();

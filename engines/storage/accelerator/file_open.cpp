@@ -179,7 +179,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, file->comm_);
     if (range[0] != -range[1]) return call_default_handler(MPI_ERR_NOT_SAME);
     if (mode & MPI_MODE_SEQUENTIAL && mode & MPI_MODE_RDWR)
-        return call_default_handler(MPI_ERR_UNSUPPORTED_OPERATION);
+        return call_default_handler(MPI_ERR_AMODE);
 
     // The first rank creates the file if the mode asks for it; then the others open it.
     int code = MPI_SUCCESS;
@@ -352,6 +352,7 @@ void AcceleratedFile::synchronize_after_open() {
 int AcceleratedFile::wait_for_other_nodes() {
     if (job_->nodes() == 1) return MPI_SUCCESS;
     const Store& store = job_->store();
+    lower_end(store, slot_);
     bool succeeded = true;
     if (spans_nodes() && !has_all_nodes_) {
         std::lock_guard guard(job_->lock());

@@ -49,9 +49,15 @@ int AcceleratedFile::get_size(MPI_Offset* size) {
     return MPI_SUCCESS;
 }
 
-int AcceleratedFile::set_size(MPI_Offset size) {
+// Of a call that changes the size; the ranks have opened the file in the same mode.
+int AcceleratedFile::check_resize(MPI_Offset size) const {
     if (mode_ & MPI_MODE_RDONLY) return MPI_ERR_READ_ONLY;
-    if (size < 0) return MPI_ERR_ARG;
+    if (mode_ & MPI_MODE_SEQUENTIAL) return MPI_ERR_UNSUPPORTED_OPERATION;
+    return size < 0 ? MPI_ERR_ARG : MPI_SUCCESS;
+}
+
+int AcceleratedFile::set_size(MPI_Offset size) {
+    if (const int code = check_resize(size)) return code;
     synchronize();
     // Nodes without a rank of this communicator may have written beyond the size that is known.
     int code = job_->nodes() > 1 && !has_all_nodes_ ? drain_all() : MPI_SUCCESS;
@@ -87,7 +93,7 @@ int AcceleratedFile::set_size(MPI_Offset size) {
         if (job_->writer().reserve(0, 1, ring_offset)) {
             job_->writer().begin_write();
             job_->writer().publish(&record, 1, ring_offset, 0);  // without data
-            job_->directory().truncate(slot_, record.sequence, static_cast<std::uint64_t>(size));
+            job_->directory().scan_node(false);
         } else {
             code = mpi_error(job_->writer().error() ? job_->writer().error() : EIO);
         }
@@ -114,8 +120,7 @@ int AcceleratedFile::drain_all() {
 
 // Reserves the space, so that later writes do not fail for lack of it.
 int AcceleratedFile::preallocate(MPI_Offset size) {
-    if (mode_ & MPI_MODE_RDONLY) return MPI_ERR_READ_ONLY;
-    if (size < 0) return MPI_ERR_ARG;
+    if (const int code = check_resize(size)) return code;
     synchronize();
     MPI_Offset old_size = 0;
     int code = worst_error_class(comm_, get_size(&old_size));
@@ -124,7 +129,8 @@ int AcceleratedFile::preallocate(MPI_Offset size) {
     if (rank_ == 0 && size) code = mpi_error(posix_fallocate(descriptor_->number(), 0, size));
     if (is_first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
     code = worst_error_class(comm_, code);
-    if (!code) extend_end(static_cast<std::uint64_t>(std::max(size, old_size)));
+    if (!code)
+        extend_end(job_->store().file(slot_), static_cast<std::uint64_t>(std::max(size, old_size)));
     PMPI_Barrier(comm_);
     return code;
 }
@@ -134,14 +140,17 @@ int AcceleratedFile::preallocate(MPI_Offset size) {
 int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
                               const char* representation, MPI_Info info) {
     std::uint64_t shared = 0;
-    if (displacement == MPI_DISPLACEMENT_CURRENT) {
-        if (!(mode_ & MPI_MODE_SEQUENTIAL)) return MPI_ERR_ARG;
+    const bool is_sequential = mode_ & MPI_MODE_SEQUENTIAL;
+    // The ranks' displacements may differ, so one that is wrong does not end the call of its rank.
+    const bool is_valid = (displacement == MPI_DISPLACEMENT_CURRENT) == is_sequential;
+    if (is_sequential) {
         if (rank_ == 0) update_shared_file_pointer(0, false, shared);
         PMPI_Bcast(&shared, 1, MPI_UINT64_T, 0, comm_);
         displacement = offset_of(*view_, displacement_, static_cast<std::int64_t>(shared) * etype_);
     }
-    const int code =
-        PMPI_File_set_view(mpi_file_, displacement, etype, filetype, representation, info);
+    const int code = is_valid ? PMPI_File_set_view(mpi_file_, displacement, etype, filetype,
+                                                   representation, info)
+                              : MPI_ERR_ARG;
     const int worst = worst_error_class(comm_, code);
     if (code || worst) return code ? code : MPI_ERR_NOT_SAME;
     const auto view = flatten(filetype);
@@ -231,6 +240,7 @@ int AcceleratedFile::seek(MPI_Offset offset, int whence) {
 }
 
 int AcceleratedFile::seek_shared(MPI_Offset offset, int whence) {
+    if (mode_ & MPI_MODE_SEQUENTIAL) return MPI_ERR_UNSUPPORTED_OPERATION;
     std::int64_t base = 0;
     std::uint64_t before = 0;
     synchronize();
@@ -253,11 +263,13 @@ int AcceleratedFile::seek_shared(MPI_Offset offset, int whence) {
 }
 
 int AcceleratedFile::get_position(MPI_Offset* offset) {
+    if (mode_ & MPI_MODE_SEQUENTIAL) return MPI_ERR_UNSUPPORTED_OPERATION;
     *offset = position_;
-    return mode_ & MPI_MODE_SEQUENTIAL ? MPI_ERR_UNSUPPORTED_OPERATION : MPI_SUCCESS;
+    return MPI_SUCCESS;
 }
 
 int AcceleratedFile::get_position_shared(MPI_Offset* offset) {
+    if (mode_ & MPI_MODE_SEQUENTIAL) return MPI_ERR_UNSUPPORTED_OPERATION;
     std::uint64_t position = 0;
     const int code = update_shared_file_pointer(0, false, position);
     *offset = static_cast<MPI_Offset>(position);

@@ -285,13 +285,15 @@ void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
     std::lock_guard guard(closed_files_lock_);
     closed_files_.push_back({slot, std::move(descriptor),
                              store_->head(local_rank()).tail.load(std::memory_order_relaxed)});
-    while (closed_files_.size() > max_closed_files) {
-        const ClosedFile oldest = std::move(closed_files_.front());
-        closed_files_.pop_front();
-        drain_->finish(local_rank(), oldest.end_record);
-        write_and_sync(oldest.slot, *oldest.descriptor);
-        handles_->release(oldest.slot, oldest.descriptor);
-    }
+    if (closed_files_.size() <= max_closed_files) return;
+    ClosedFile oldest = std::move(closed_files_.front());
+    closed_files_.pop_front();
+    drain_->finish(local_rank(), oldest.end_record);
+    // Without its descriptor a file that is renamed may not be found when it is written again.
+    if (write_and_sync(oldest.slot, *oldest.descriptor))
+        return closed_files_.push_back(std::move(oldest));
+    update_path(*store_, oldest.slot, oldest.descriptor->number());
+    handles_->release(oldest.slot, oldest.descriptor);
 }
 
 void Job::close_deleted_files() {
@@ -366,25 +368,13 @@ void Job::write_and_sync_files() {
         if (const auto descriptor = handles_->held(slot)) write_and_sync(slot, *descriptor);
 }
 
-// Writes the pending data of the files that a killed background drain has held.
-void Job::write_and_sync_abandoned_files() {
-    for (std::uint32_t slot = 0; slot < file_slots && store_->file(slot).generation.load();
-         ++slot) {
-        const auto& file = store_->file(slot);
-        if (file.deleted.load() || (!needs_sync(file) && !file.error.load())) continue;
-        int error = 0;
-        if (const auto descriptor = handles_->open_for_writing(slot, error))
-            write_and_sync(slot, *descriptor);
-    }
-}
-
 // Collective: resolves conflicts after failed writes were repeated, because these may have
 // overwritten newer data of other nodes. Publishes which data are superseded before the drains and
 // recovery of the nodes write what is left, in any order. Returns whether files were written.
 bool Job::resolve_repeated_writes() {
     if (node_count_ == 1) return false;
     std::uint64_t counts[3]{};  // repeats, files that are not durable, those with superseded bytes
-    for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k) {
+    for (const auto k : store_->assigned_slots()) {
         const auto& file = store_->file(k);
         if (!file.shared.load() || file.deleted.load()) continue;
         counts[0] += file.repeats.load();
@@ -396,7 +386,7 @@ bool Job::resolve_repeated_writes() {
     std::lock_guard guard(lock_);
     int is_unordered = !publish_superseded(*this, all_files);
     PMPI_Allreduce(MPI_IN_PLACE, &is_unordered, 1, MPI_INT, MPI_MAX, world_);
-    for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k)
+    for (const auto k : store_->assigned_slots())
         counts[2] += store_->file(k).superseded.load() && !is_durable(*store_, k);
     PMPI_Allreduce(MPI_IN_PLACE, &counts[2], 1, MPI_UINT64_T, MPI_SUM, world_);
     // Superseded bytes leave with this node's store, so what supersedes them must be durable.
@@ -441,7 +431,10 @@ std::string Job::describe_missing_data(bool background) const {
 void Job::finish_store() {
     drain_->stop();
     const bool background = background_drain_runs(*store_);
-    if (!background) write_and_sync_abandoned_files();
+    if (!background) {  // a killed one may have held files
+        drain_->retry_all();
+        drain_->sync_all();
+    }
     if (!settings_.keep.empty()) link_store(*store_);
     if (may_remove(*store_)) return store_->finish();
     // A background drain writes the rest, so only what it has failed to write is missing.

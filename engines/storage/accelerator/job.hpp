@@ -97,7 +97,6 @@ private:
     };
     int write_and_sync(std::uint32_t slot, const Descriptor& descriptor);
     void write_and_sync_files();
-    void write_and_sync_abandoned_files();
     bool resolve_repeated_writes();
     void note_final_paths();
     std::string describe_missing_data(bool background) const;

@@ -8,6 +8,7 @@
 #include "storage/accelerator/comm_epoch.hpp"
 #include "storage/accelerator/job.hpp"
 #include "storage/accelerator/remote.hpp"
+#include "storage/store/progress.hpp"
 
 namespace assay::storage {
 
@@ -39,8 +40,6 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
                                           Index(sequence_at),
                                           Index(sequence_at),
                                           0,
-                                          0,
-                                          0,
                                           {},
                                           {},
                                           {}})
@@ -53,7 +52,7 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
         entry.sequence_tables.clear();
         entry.scanned.clear();
         entry.received.clear();
-        entry.end = entry.truncated_at = 0;
+        entry.end = 0;
         entry.generation = generation;
         entry.valid_from = valid_from;
         scans_again_ = true;
@@ -89,10 +88,10 @@ void WriteDirectory::add_remote_slot(std::uint32_t slot, int node, std::uint32_t
     shared_slots_.insert(slot);
 }
 
-void WriteDirectory::truncate(std::uint32_t slot, std::uint64_t sequence, std::uint64_t size) {
-    auto& entry = entry_of(slot);
-    entry.truncated_at = sequence;
-    entry.truncated_to = entry.end = size;
+// A handle has truncated the file that this process or this node may not have open.
+void WriteDirectory::note_truncated(std::uint32_t slot, FileEntry& entry) const {
+    entry.end = std::min(entry.end, entry.all_writes.end());
+    lower_end(job_.store(), slot);
 }
 
 // ---- this node
@@ -131,6 +130,8 @@ void WriteDirectory::scan_node(bool all) {
             if (scanned < entry.scanned[rank]) continue;  // scanned again for another file
             entry.scanned[rank] = scanned + 1;
             entry.all_writes.add(record, rank, scanned);
+            if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
+                note_truncated(record.file, entry);
             if (rank != job_.local_rank() && is_shared(record.file))
                 entry.writes_of_others.add(record, rank, scanned);
         }
@@ -212,10 +213,9 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
     entry.all_writes.add(record, world_rank | remote_rank_bit, position);
     entry.writes_of_others.add(record, world_rank | remote_rank_bit, position);
     if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
-        return;  // set_size() has called truncate() on every node
+        return note_truncated(slot, entry);
     const std::uint64_t end = record.begin + (record.count - 1) * record.stride + record.length;
-    entry.end = std::max(
-        entry.end, record.sequence < entry.truncated_at ? std::min(end, entry.truncated_to) : end);
+    entry.end = std::max(entry.end, entry.all_writes.end_of(record.sequence, end));
 }
 
 bool WriteDirectory::knows_all_slots(std::uint32_t slot) const {

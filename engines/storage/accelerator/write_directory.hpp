@@ -56,8 +56,6 @@ public:
     Index& writes_of_others(std::uint32_t slot) { return entry_of(slot).writes_of_others; }
     // The end of the furthest write of another node.
     std::uint64_t remote_end(std::uint32_t slot) { return entry_of(slot).end; }
-    // The file was truncated to `size` at `sequence`.
-    void truncate(std::uint32_t slot, std::uint64_t sequence, std::uint64_t size);
     // Call it when the file is opened: drops what is known of it if the slot has another file by
     // now or FileSlot::valid_from has changed, and lets the next calls scan and ask for all records
     // again.
@@ -79,7 +77,6 @@ private:
         std::uint64_t valid_from;
         Index all_writes, writes_of_others;
         std::uint64_t end = 0;
-        std::uint64_t truncated_at = 0, truncated_to = 0;  // sequence, size
         std::unordered_map<std::uint32_t, SequenceTable>
             sequence_tables;  // of records that lie on other nodes, by their rank
         // Numbers of known records: by rank of this node, and of other nodes by world rank.
@@ -91,6 +88,7 @@ private:
     };
 
     FileEntry& entry_of(std::uint32_t slot);
+    void note_truncated(std::uint32_t slot, FileEntry& entry) const;
     std::optional<std::uint64_t> sequence_of(std::uint32_t slot, const Run& run,
                                              std::uint64_t block);
     void drop_evicted_sequences();

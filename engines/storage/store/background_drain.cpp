@@ -42,8 +42,7 @@ void clear_state_of_ranks(const Store& store) {
         head.pending = head.resolving = 0;
         head.unresolved = 0;
     }
-    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k)
-        store.file(k).users = 0;
+    for (const auto k : store.assigned_slots()) store.file(k).users = 0;
     auto& superblock = store.superblock();
     superblock.drain_lock = superblock.table_lock = 0;
 }
@@ -91,7 +90,7 @@ bool BackgroundDrain::is_open_in_a_rank(std::uint32_t slot) const {
 }
 
 void BackgroundDrain::open_files_of_ranks() {
-    for (std::uint32_t slot = 0; slot < file_slots && store_.file(slot).generation.load(); ++slot)
+    for (const auto slot : store_.assigned_slots())
         if (!store_.background_descriptor_of(slot).load() && !store_.file(slot).deleted.load() &&
             !store_.file(slot).background_open_failed.load() && is_open_in_a_rank(slot))
             open_file_of_ranks(slot);
@@ -183,7 +182,7 @@ bool BackgroundDrain::is_last_user() const {
 
 // Opens the files that ranks had open when they were killed.
 void BackgroundDrain::open_remaining_files() {
-    for (std::uint32_t slot = 0; slot < file_slots && store_.file(slot).generation.load(); ++slot) {
+    for (const auto slot : store_.assigned_slots()) {
         const auto& file = store_.file(slot);
         if (handles_.held(slot) || file.deleted.load() || is_durable(store_, slot)) continue;
         int error = 0;
@@ -206,8 +205,7 @@ bool BackgroundDrain::finish() {
     for (std::uint64_t next_retry = 0;; pause_ms(background_poll_ms)) {
         while (drain_.step(batch_bytes) == Drain::Step::moved) complete_files();
         if (store_.now() >= next_retry) {
-            for (std::uint32_t k = 0; k < file_slots && store_.file(k).generation.load(); ++k)
-                if (store_.file(k).error.load() && !store_.file(k).deleted.load()) drain_.retry(k);
+            drain_.retry_all();
             next_retry = store_.now() + background_retry_ns;
         }
         complete_files();

@@ -200,10 +200,8 @@ int Drain::retry(std::uint32_t file) {
 }
 
 void Drain::retry_all() {
-    for (std::uint32_t file = 0; file < file_slots && store_.file(file).generation.load(); ++file)
-        if (store_.file(file).error.load() && !store_.file(file).deleted.load())
-            if (const DrainLock lock(store_); lock && store_.file(file).error.load())
-                repeat_writes(file);
+    for (const auto file : store_.assigned_slots())
+        if (store_.file(file).error.load() && !store_.file(file).deleted.load()) retry(file);
 }
 
 // ---- fsync
@@ -259,7 +257,7 @@ Drain::SyncResult Drain::sync(std::uint32_t file, int fd, const std::function<in
 
 bool Drain::repeat_unsettled() {
     bool is_complete = true;
-    for (std::uint32_t k = 0; k < file_slots && store_.file(k).generation.load(); ++k) {
+    for (const auto k : store_.assigned_slots()) {
         auto& file = store_.file(k);
         if (!file.shared.load() || file.deleted.load()) continue;
         with_lock([&] {
@@ -272,7 +270,7 @@ bool Drain::repeat_unsettled() {
 }
 
 void Drain::sync_all() {
-    for (std::uint32_t file = 0; file < file_slots && store_.file(file).generation.load(); ++file) {
+    for (const auto file : store_.assigned_slots()) {
         const auto& slot = store_.file(file);
         int error = 0;
         if (slot.deleted.load() || slot.error.load() || !needs_sync(slot)) continue;

@@ -44,6 +44,8 @@ public:
 
     // Repeats the failed writes of a file. Returns 0 or errno.
     int retry(std::uint32_t file);
+    // The same for all files.
+    void retry_all();
 
     // Waits until the writes end that any process of the node has begun.
     void wait_for_running_writes() const;
@@ -82,7 +84,6 @@ private:
     template <class Action>
     void with_lock(Action action) const;
     int repeat_writes(std::uint32_t file);
-    void retry_all();
     void run();
     static void* drain_thread(void* self);
     void run_syncs();

@@ -61,7 +61,7 @@ bool may_remove(const Store& store) {
         if (store.head(rank).drained.load() != store.head(rank).tail.load() ||
             store.head(rank).unresolved.load())
             return false;
-    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
+    for (const auto k : store.assigned_slots()) {
         const auto& file = store.file(k);
         if (!file.deleted.load() && (file.error.load() || needs_sync(file))) return false;
     }
@@ -69,7 +69,7 @@ bool may_remove(const Store& store) {
 }
 
 std::string describe_error(const Store& store) {
-    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
+    for (const auto k : store.assigned_slots()) {
         const auto& file = store.file(k);
         const auto error = static_cast<int>(file.error.load());
         if (error && !file.deleted.load())

@@ -34,14 +34,10 @@ int read_status(int folder, const char* path, int flags, FileStatus& status) {
     return 0;
 }
 
-// The slot of a file; file_slots: the file has none. Slots are assigned in order, so the first free
-// slot ends the search.
+// The slot of a file; file_slots: the file has none.
 std::uint32_t find_slot(const Store& store, const FileStatus& status) {
-    for (std::uint32_t k = 0; k < file_slots; ++k) {
-        const auto& slot = store.file(k);
-        if (!slot.generation.load(std::memory_order_acquire)) return file_slots;
-        if (!slot.deleted.load() && is_same_file(slot, status)) return k;
-    }
+    for (const auto k : store.assigned_slots())
+        if (!store.file(k).deleted.load() && is_same_file(store.file(k), status)) return k;
     return file_slots;
 }
 

@@ -196,6 +196,25 @@ bool Index::is_truncated(std::uint64_t sequence, std::uint64_t offset) const {
     return false;
 }
 
+std::uint64_t Index::end_of(std::uint64_t sequence, std::uint64_t end) const {
+    for (const auto& truncation : truncations_)
+        if (truncation.sequence > sequence) end = std::min(end, truncation.size);
+    return end;
+}
+
+// The last block of a run is its newest and its furthest one.
+std::uint64_t Index::end() const {
+    std::uint64_t furthest = 0;
+    const auto add = [&](std::uint64_t sequence, std::uint64_t end) {
+        furthest = std::max(furthest, end_of(sequence, end));
+    };
+    for (const auto& run : runs_) add(run.newest, run.end());
+    for (const auto& [rank, run] : growing_) add(run.newest, run.end());
+    for (const auto& extent : sorted_) add(extent.sequence, extent.end);
+    for (const auto& [begin, extent] : recent_) add(extent.sequence, extent.end);
+    return furthest;
+}
+
 // Makes `candidate` the answer if it covers `offset` and is newer than `best`. Cuts the answer's
 // end at either edge of a candidate, where another one may be the newest.
 void Index::update_if_newer(Lookup& best, std::uint64_t offset, const Extent& candidate) const {

@@ -60,6 +60,10 @@ public:
     Lookup find(std::uint64_t offset, std::uint64_t end) { return find(offset, end, false); }
     Lookup find_certain(std::uint64_t offset, std::uint64_t end) { return find(offset, end, true); }
 
+    // The end of the bytes of a write, or of the furthest write, that no newer truncation has cut.
+    std::uint64_t end_of(std::uint64_t sequence, std::uint64_t end) const;
+    std::uint64_t end() const;
+
     // Bytes of memory used, and the numbers of runs and extents.
     std::size_t bytes() const;
     std::size_t runs() const { return runs_.size() + growing_.size(); }

@@ -15,22 +15,17 @@ namespace {
 
 constexpr std::size_t max_name_length = 32;
 
-template <class Visit>
-void for_each_file(const Store& store, Visit visit) {
-    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k)
-        visit(k, store.file(k));
-}
-
 // A file system may have another device number after a restart of the machine. Files that are as
 // the earlier job left them get the present one.
 void update_devices(const Store& store) {
-    for_each_file(store, [&](std::uint32_t, FileSlot& file) {
+    for (const auto slot : store.assigned_slots()) {
+        auto& file = store.file(slot);
         FileStatus status;
         if (file.path[path_limit - 1] == 0 && read_status(file.path, status) == 0 &&
             is_same_file(file, status, true) && file.size == status.size &&
             file.mtime_ns == status.mtime_ns && file.ctime_ns == status.ctime_ns)
             file.device = status.device;
-    });
+    }
 }
 
 }  // namespace
@@ -41,9 +36,10 @@ KeptStoreInfo kept_store_info(const Store& store) {
     if (!store.taken_over()) return info;
     info.job = XXH3_64bits(superblock.previous_job, sizeof superblock.previous_job) | 1;
     info.nodes = superblock.previous_nodes;
-    for_each_file(store, [&](std::uint32_t, const FileSlot& file) {
+    for (const auto slot : store.assigned_slots()) {
+        const auto& file = store.file(slot);
         info.evicted_shared |= file.shared.load() && file.evicted_newest.load();
-    });
+    }
     return info;
 }
 
@@ -51,7 +47,8 @@ KeptStoreInfo kept_store_info(const Store& store) {
 // older generation.
 void invalidate_stale_files(const Store& store, bool single_node, bool all_stores_present) {
     if (store.restarted()) update_devices(store);
-    for_each_file(store, [&](std::uint32_t, FileSlot& file) {
+    for (const auto slot : store.assigned_slots()) {
+        auto& file = store.file(slot);
         const bool closed = file.size.load() >= 0 && !file.deleted.load() && !file.error.load();
         const bool stale = file.conflicted.load() || (file.shared.load() && !all_stores_present) ||
                            (file.evicted_newest.load() && !single_node);
@@ -68,7 +65,7 @@ void invalidate_stale_files(const Store& store, bool single_node, bool all_store
         }
         file.shared = file.conflicted = 0;
         store.persist(&file, 4 * cache_line);
-    });
+    }
 }
 
 bool is_valid_store_name(const std::string& name) {

@@ -74,9 +74,8 @@ std::vector<std::string> other_stores(const Store& own_store) {
 std::uint32_t acknowledged_slot(const Store& store, const FileStatus& file) {
     const Phase phase = store.superblock().phase.load();
     if (phase != Phase::active && phase != Phase::detached) return file_slots;
-    for (std::uint32_t k = 0; k < file_slots; ++k) {
+    for (const auto k : store.assigned_slots()) {
         const auto& slot = store.file(k);
-        if (!slot.generation.load(std::memory_order_acquire)) break;
         if (slot.acknowledged.load() && !slot.deleted.load() &&
             is_same_file(slot, file, store.is_from_earlier_boot()))
             return k;

@@ -32,9 +32,8 @@ constexpr std::uint64_t announce_limit_ns = 1'000'000'000;
 
 // Lowers the progress to that of the files that other nodes use too and that are not durable.
 void subtract_shared_files(const Store& store, Progress& progress) {
-    for (std::uint32_t k = 0; k < file_slots; ++k) {
+    for (const auto k : store.assigned_slots()) {
         const auto& file = store.file(k);
-        if (!file.generation.load()) return;
         if (file.deleted.load() || !file.shared.load()) continue;
         const std::uint64_t durable = file.durable.load();
         if (file.error.load()) {
@@ -83,6 +82,42 @@ std::uint64_t written_before(const Store& store, std::uint32_t file) {
     return slot.error.load() ? std::min(before, slot.durable.load()) : before;
 }
 
+namespace {
+
+// The end of the file's data in the rings that are not drained.
+std::uint64_t undrained_end(const Store& store, std::uint32_t file) {
+    std::uint64_t end = 0;
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        for (auto k = head.drained.load(std::memory_order_acquire); k < tail; ++k)
+            if (const Record record = store.record(rank, k);
+                record.file == file && static_cast<RecordKind>(record.kind) == RecordKind::data)
+                end = std::max(end,
+                               record.begin + (record.count - 1) * record.stride + record.length);
+    }
+    return end;
+}
+
+}  // namespace
+
+void extend_end(FileSlot& file, std::uint64_t end) {
+    std::uint64_t current = file.end.load(std::memory_order_relaxed);
+    while (current < end && !file.end.compare_exchange_weak(current, end)) {
+    }
+}
+
+// The drain sets the error before `drained`. A write that is published after the first search may
+// have seen the higher end, so the rings are searched again.
+void lower_end(const Store& store, std::uint32_t file) {
+    auto& slot = store.file(file);
+    std::uint64_t known = slot.end.load();
+    const std::uint64_t end = undrained_end(store, file);
+    if (known <= end || slot.error.load()) return;
+    slot.end.compare_exchange_strong(known, end);
+    extend_end(slot, undrained_end(store, file));
+}
+
 PendingData pending_data(const Store& store) {
     std::vector<bool> counted(file_slots);
     PendingData pending;
@@ -99,7 +134,7 @@ PendingData pending_data(const Store& store) {
             counted[record.file] = true;
         }
     }
-    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k)
+    for (const auto k : store.assigned_slots())
         if (!store.file(k).deleted.load() && needs_sync(store.file(k))) counted[k] = true;
     pending.files = static_cast<std::uint32_t>(std::count(counted.begin(), counted.end(), true));
     return pending;

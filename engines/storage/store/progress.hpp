@@ -32,6 +32,11 @@ struct PendingData {
 PendingData pending_data(const Store& store);
 Progress progress(const Store& store);
 
+// FileSlot::end: raises it to that of a write that is published; lowers it to the end of the data
+// that are not drained, because another node may have made the file shorter.
+void extend_end(FileSlot& file, std::uint64_t end);
+void lower_end(const Store& store, std::uint32_t file);
+
 // Moves RankHead::drained of all ranks to the end of a batch, atomically with respect to a crash.
 // If two ranks of a batch have written the same bytes, the older write must not be written again
 // alone, so a batch counts as drained as a whole or not at all. The caller holds the drain's lock

@@ -97,7 +97,7 @@ void follow_rename(Store& store, FileSlot& slot) {
 }
 
 void follow_renames(Store& store) {
-    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
+    for (const auto k : store.assigned_slots()) {
         const auto condition = condition_of(store, store.file(k));
         if (condition == FileCondition::gone || condition == FileCondition::replaced)
             follow_rename(store, store.file(k));
@@ -136,7 +136,7 @@ void release_locks(Store& store) {
                            ? head.first_record.load()
                            : std::clamp(head.drained.load(), head.first_record.load(), tail);
     }
-    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
+    for (const auto k : store.assigned_slots()) {
         auto& file = store.file(k);
         // The result of an fsync in which a process was killed is not known.
         if (file.syncing.exchange(0) && !file.error.load() && needs_sync(file))
@@ -210,7 +210,7 @@ UndrainedData undrained_data(const Store& store) {
         ++file.records;
         file.bytes += record.length * record.count;
     });
-    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
+    for (const auto k : store.assigned_slots()) {
         const auto& slot = store.file(k);
         if (slot.deleted.load() || !needs_sync(slot) || files.contains(k)) continue;
         UndrainedFile file;

@@ -211,7 +211,7 @@ bool Store::take_over(const std::string& job, Failure& failure) {
         rank_head.unresolved = 0;
         for (std::uint32_t k = 0; k < file_slots; ++k) descriptor_of(rank, k) = 0;
     }
-    for (std::uint32_t k = 0; k < file_slots && file(k).generation.load(); ++k) {
+    for (const auto k : assigned_slots()) {
         file(k).users = 0;
         file(k).acknowledged = file(k).background_open_failed = 0;
     }
@@ -390,8 +390,7 @@ void Store::finish() {
     // A job after a restart of the machine relies on the counters and on the state of the files.
     for (std::uint32_t rank = 0; rank < layout_.ranks; ++rank)
         persist(&head(rank), sizeof(RankHead));
-    for (std::uint32_t k = 0; k < file_slots && file(k).generation.load(); ++k)
-        persist(&file(k), offsetof(FileSlot, path));
+    for (const auto k : assigned_slots()) persist(&file(k), offsetof(FileSlot, path));
     set_phase(Phase::kept);
 }
 

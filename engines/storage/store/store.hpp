@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <string>
 
 #include "storage/store/backing.hpp"
@@ -57,6 +58,12 @@ public:
     Superblock& superblock() const { return *object<Superblock>(0); }
     FileSlot& file(std::uint32_t slot) const {
         return *object<FileSlot>(StoreLayout::files_offset() + slot * sizeof(FileSlot));
+    }
+    // The numbers of the slots that have been assigned to files. They are assigned in order.
+    auto assigned_slots() const {
+        const auto is_assigned = [this](std::uint32_t slot) { return file(slot).generation != 0; };
+        return std::views::iota(0u, static_cast<std::uint32_t>(file_slots)) |
+               std::views::take_while(is_assigned);
     }
     RankHead& head(std::uint32_t rank) const {
         return *object<RankHead>(layout_.head_offset(rank));

@@ -107,8 +107,8 @@ int main(int argc, char** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     folder = argv[1];
     bool is_known_case = false;
-    for (const auto* cases : {&name_cases, &many_file_cases, &outside_cases, &fault_cases,
-                              &healed_cases, &later_job_cases})
+    for (const auto* cases : {&name_cases, &many_file_cases, &outside_cases, &alone_cases,
+                              &fault_cases, &healed_cases, &later_job_cases})
         for (const auto& test_case : *cases) {
             if (std::string(argv[2]) != test_case.name) continue;
             is_known_case = true;

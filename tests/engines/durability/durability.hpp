@@ -9,7 +9,7 @@
 constexpr int block = 1 << 18;  // ints: 1 MiB
 
 // The cases of each file.
-extern const std::vector<Case> name_cases, many_file_cases, outside_cases, fault_cases,
+extern const std::vector<Case> name_cases, many_file_cases, outside_cases, alone_cases, fault_cases,
     healed_cases, later_job_cases;
 
 // The content of a rank's block.

@@ -1,5 +1,6 @@
 // Durability cases on what must not last: a file system that is well again, and a file that cannot
 // be written any more, must not fail later calls.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -87,9 +88,32 @@ void removed_after_close_by_some() {
     written_by_some_ranks([](const std::string& name) { EXPECT(unlink(name.c_str()) == 0); });
 }
 
+// More files than a rank keeps open after their close cannot be written, and are moved. When the
+// file system is well again, the end of the job writes them: the rank has kept their descriptors.
+void moved_after_failed_close() {
+    constexpr int count = 80;
+    const auto name_of = [](int number) { return "many" + std::to_string(number); };
+    set_fault(true);
+    for (int k = 0; k < count; ++k) {
+        MPI_File file = open_file(name_of(k).c_str());
+        const int value = k * size + rank;
+        EXPECT(MPI_File_write_at(file, rank * 4, &value, 1, MPI_INT, MPI_STATUS_IGNORE) ==
+               MPI_SUCCESS);
+        EXPECT(MPI_File_close(&file) != MPI_SUCCESS);
+    }
+    on_first_rank([&] {
+        EXPECT(mkdir(path("elsewhere").c_str(), 0700) == 0);
+        for (int k = 0; k < count; ++k)
+            EXPECT(rename(path(name_of(k).c_str()).c_str(),
+                          path(("elsewhere/" + name_of(k)).c_str()).c_str()) == 0);
+    });
+    set_fault(false);
+}
+
 }  // namespace
 
 const std::vector<Case> healed_cases = {
+    {"moved-after-failed-close", moved_after_failed_close},
     {"healed-through-two-handles", healed_through_two_handles},
     {"removed-then-failed", removed_then_failed},
     {"renamed-after-close-by-some", renamed_after_close_by_some},

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <optional>
 #include <random>
 
@@ -41,6 +42,7 @@ public:
                 expected_[begin + k * stride + byte_index] = {
                     true, clock_, record.ring_offset + k * length + byte_index, rank};
         ring_offset_[rank] += length * count;
+        end_ = std::max(end_, begin + (count - 1) * stride + length);
         records_[rank].push_back(record);
     }
     void truncate(std::uint32_t rank, std::uint64_t size) {
@@ -49,6 +51,7 @@ public:
         record.sequence = ++clock_;
         record.begin = size;
         for (std::uint64_t k = size; k < file_bytes; ++k) expected_[k] = {};
+        end_ = std::min(end_, size);
         records_[rank].push_back(record);
     }
     // Adds the new records to the index, rank after rank, so not in the order of sequences.
@@ -71,7 +74,7 @@ public:
             }
             offset = lookup.end;
         }
-        return true;
+        return index_.end() == end_;
     }
     std::uint64_t random_below(std::uint64_t below) {
         return std::uniform_int_distribution<std::uint64_t>(0, below - 1)(random_);
@@ -81,7 +84,7 @@ public:
 
 private:
     std::mt19937 random_;
-    std::uint64_t clock_ = 0, ring_offset_[ranks]{}, added_records_[ranks]{};
+    std::uint64_t clock_ = 0, end_ = 0, ring_offset_[ranks]{}, added_records_[ranks]{};
     std::vector<Record> records_[ranks];
     std::vector<Byte> expected_ = std::vector<Byte>(file_bytes);
     Index index_;
@@ -89,7 +92,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("the newest write of each byte is found") {
+TEST_CASE("the newest write of each byte and the end of all are found") {
     for (unsigned seed = 0; seed < 200; ++seed) {
         Model model(seed);
         for (int step = 0; step < 60; ++step) {

@@ -13,6 +13,7 @@
 #include "storage/store/file_table.hpp"
 #include "storage/store/recover.hpp"
 #include "storage/store/writer.hpp"
+#include "write_block.hpp"
 
 using namespace assay::storage;
 
@@ -22,18 +23,8 @@ constexpr std::size_t format_bytes = 32u << 20;
 
 bool write_words(Store& store, Writer& writer, std::uint32_t slot, std::uint64_t offset,
                  std::uint64_t value, std::size_t words = 1) {
-    std::uint64_t ring_offset = 0;
-    const std::size_t bytes = words * word;
-    char* to = writer.reserve(bytes, 1, ring_offset);
-    if (!to) return false;
-    writer.begin_write();
-    for (std::size_t k = 0; k < words; ++k) std::memcpy(to + k * word, &value, word);
-    Record record{};
-    record.file = slot, record.generation = store.file(slot).generation;
-    record.kind = static_cast<std::uint64_t>(RecordKind::data);
-    record.begin = offset, record.length = record.stride = bytes, record.count = 1;
-    writer.publish(&record, 1, ring_offset, bytes);
-    return true;
+    const std::vector<std::uint64_t> data(words, value);
+    return write_block(store, writer, slot, offset, data.data(), words * word);
 }
 
 std::uint32_t slot_of_file(const Store& store, const FileSystem& files, std::size_t file) {

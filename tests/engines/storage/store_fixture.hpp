@@ -14,6 +14,7 @@
 #include "storage/store/file_table.hpp"
 #include "storage/store/store.hpp"
 #include "storage/store/writer.hpp"
+#include "write_block.hpp"
 
 using namespace assay::storage;
 namespace fs = std::filesystem;
@@ -45,22 +46,6 @@ inline std::uint32_t slot_of_file(const Store& store, const std::string& path) {
     FileStatus status;
     REQUIRE(read_status(path.c_str(), status) == 0);
     return acquire_slot(store, status, path);
-}
-
-// Writes one block as one record. Returns false if the writer has no space.
-inline bool write_block(Store& store, Writer& writer, std::uint32_t slot, std::uint64_t offset,
-                        const void* data, std::size_t bytes) {
-    std::uint64_t ring_offset = 0;
-    char* to = writer.reserve(bytes, 1, ring_offset);
-    if (!to) return false;
-    writer.begin_write();
-    std::memcpy(to, data, bytes);
-    Record record{};
-    record.file = slot, record.generation = store.file(slot).generation;
-    record.kind = static_cast<std::uint64_t>(RecordKind::data);
-    record.begin = offset, record.length = record.stride = bytes, record.count = 1;
-    writer.publish(&record, 1, ring_offset, bytes);
-    return true;
 }
 
 constexpr std::uint64_t small_store = 64u << 20;

@@ -185,6 +185,14 @@ bit synced_byte_is_durable = 1;
 bit cut_byte_stays_away = 1;
 bit read_is_newest = 1;
 bit other_name_stays = 1;
+#if NODES == 1 && FAILURES == 0 && WRITE_FAILURES == 0
+#define NOTHING_FAILS
+bit sync_succeeds = 1;
+bit interrupted; /* a drain was killed in an fsync since the sync has begun */
+#endif
+#ifdef OPENS
+byte closed[CELLS]; /* the newest byte before the last sync of all nodes, whatever that has told */
+#endif
 
 /* Variables of loops and intermediate results; 0 between two steps. */
 byte i, j, k, m, v, b;
@@ -428,6 +436,26 @@ inline take_right(node, file, who) {
 #endif
         syncing[SLOT(node, file)] = who
     }
+}
+
+/* note_interrupted_sync, before the program repeats failed writes: an fsync in which a drain was killed counts as failed,
+ * so its data are among them. */
+inline note_interrupted_sync(node, file) {
+#ifndef RULE_INTERRUPTED_SYNC
+    atomic { syncing[SLOT(node, file)] != DEAD || !drain_lock[node];
+        if
+        :: syncing[SLOT(node, file)] == DEAD ->
+            d_step {
+#ifndef RULE_INTERRUPTED_FAILED
+                note_failed_sync(node, file);
+#endif
+                syncing[SLOT(node, file)] = NOBODY
+            }
+        :: else
+        fi }
+#else
+    skip
+#endif
 }
 
 /* sync: notes under the drain's lock what the next fsync covers. */
@@ -726,7 +754,11 @@ end_loop:
         do
         :: m < FILES ->
             if
-            :: syncing[SLOT(node, m)] == DRAIN -> abandon_sync(node, m)
+            :: syncing[SLOT(node, m)] == DRAIN ->
+#ifdef NOTHING_FAILS
+                interrupted = 1;
+#endif
+                abandon_sync(node, m)
             :: else
             fi;
             m++
@@ -1302,6 +1334,42 @@ inline read(node, cell) {
     }
 }
 
+#ifdef OPENS
+inline note_closed(file) {
+    m = 1;
+    do
+    :: m < clock ->
+        if
+        :: !truncates[m] && FILE(cell_of[m]) == (file) -> closed[cell_of[m]] = MAX(closed[cell_of[m]], m)
+        :: else
+        fi;
+        m++
+    :: else -> break
+    od;
+    m = 0
+}
+
+/* wait_for_other_nodes: an open by a process that knows no slots waits until all is durable, and then reads the file. Until
+ * then, or without success, it does nothing. */
+inline open_alone(file) {
+    d_step {
+        j = 1;
+        k = 0;
+        do
+        :: k < NODES -> progress(k, file, true, v); j = j && v >= clock; k++
+        :: else -> break
+        od;
+        k = (file) * BYTES;
+        do
+        :: k < (file) * BYTES + BYTES && j -> read_is_newest = read_is_newest && cached[k] >= closed[k]; k++
+        :: else -> break
+        od;
+        assert(read_is_newest);
+        j = 0; k = 0; v = 0
+    }
+}
+#endif
+
 #ifdef FAULT_7
 #define MAY_BE_DIRECT true
 #else
@@ -1441,11 +1509,25 @@ proctype Program() {
 #endif
 #if SYNCS > 0
         /* sync at level file, of all nodes */
-        :: atomic { syncs > 0 && clock > 1 -> syncs--; ok = 1 }
+        :: atomic { syncs > 0 && clock > 1 -> syncs--; ok = 1;
+#ifdef NOTHING_FAILS
+            interrupted = 0
+#endif
+            }
+            do
+            :: node < NODES -> note_interrupted_sync(node, 0); node++
+            :: else -> break
+            od;
+            node = 0;
 #if NODES > 1
             flush(0, RINGS - 1, !HAS_ALL_RANKS);
 #else
-            atomic { !UNDRAINED(0) && !drain_lock[0] -> ok = !error[0] }
+            atomic { !UNDRAINED(0) && !drain_lock[0] ->
+                if
+                :: error[0] -> retry(0, 0)
+                :: else
+                fi;
+                ok = !error[0] }
 #endif
             do
             :: node < NODES -> sync(node, 0, NOTHING, 0, 0, 0, ok); node++
@@ -1453,7 +1535,14 @@ proctype Program() {
             od;
             atomic {
                 node = 0;
+#ifdef NOTHING_FAILS
+                sync_succeeds = ok || interrupted;
+                assert(sync_succeeds);
+#endif
                 d_step {
+#ifdef OPENS
+                    note_closed(0);
+#endif
 #ifdef DIRECT
                     m = 0;
                     do
@@ -1537,6 +1626,9 @@ proctype Program() {
         /* enter_direct, leave_direct */
         :: d_step { !direct[0] && !UNDRAINED(0) && !drain_lock[0] && !error[0] && MAY_BE_DIRECT -> direct[0] = 1; valid_from = clock }
         :: d_step { direct[0] -> direct[0] = 0 }
+#endif
+#ifdef OPENS
+        :: atomic { clock > 1 -> open_alone(0) }
 #endif
 #ifdef READS
         :: atomic { clock > 1 -> CHOOSE_RING(ring); CHOOSE_CELL(cell); read(NODE(ring), cell); ring = 0; cell = 0 }

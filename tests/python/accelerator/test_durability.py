@@ -6,12 +6,14 @@ them.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from durability import (
     NEVER_DRAIN,
+    RANKS,
     TESTED,
     check_passed,
     error_classes,
@@ -49,6 +51,15 @@ INDEPENDENT_OPENS = [
     "error-codes",
 ]
 REOPENED = ["reopened-by-one", "reopened-by-all"]
+ALONE = [
+    "alone-own-parts",
+    "alone-overwritten",
+    "alone-beside-handles",
+    "alone-after-all",
+    "alone-cut-after-all",
+    "alone-cut",
+    "alone-cut-beside-handles",
+]
 UNREADABLE = ["read-folder", "read-memory", "read-proc"]
 FEW_DESCRIPTORS = {"files-in-turn": 64, "last-descriptors": 200}
 MANY_FILES = {"files-300": 1024, "files-512": 1024, "shared-pointers": 4096}
@@ -76,7 +87,8 @@ def data(shm: Path) -> Iterator[Path]:
 # It validates the cases. ROMIO preallocates by writing, and opens a folder without an error. The cases allow for both.
 @in_acceptance
 @pytest.mark.parametrize(
-    "name", [*NAMES, *INDEPENDENT_OPENS, *REOPENED, *UNREADABLE, *FEW_DESCRIPTORS, *MANY_FILES, *OTHER_CASES]
+    "name",
+    [*NAMES, *INDEPENDENT_OPENS, *REOPENED, *ALONE, *UNREADABLE, *FEW_DESCRIPTORS, *MANY_FILES, *OTHER_CASES],
 )
 def test_stock_mpi_passes_the_cases(name: str, data: Path) -> None:
     check_passed(run_case("mpich", name, data, None, FEW_DESCRIPTORS.get(name, 0)), name)
@@ -109,6 +121,18 @@ def test_hundreds_of_open_files_keep_their_data(mpi: str, name: str, data: Path,
 @mpis
 def test_files_within_a_low_limit_of_descriptors(mpi: str, name: str, data: Path, shm: Path) -> None:
     check_passed(run_case(mpi, name, data, shm, FEW_DESCRIPTORS[name], **MAY_FALL_BACK), name)
+
+
+@mpis
+def test_mpi_finalize_writes_many_files_that_failed_and_were_moved(mpi: str, data: Path, shm: Path) -> None:
+    faults = fault_settings(data, "write:EIO", name="many*", WHILE=str(data / "fault"))
+    result = run_case(mpi, "moved-after-failed-close", data, shm, faults=faults, **NEVER_DRAIN)
+    check_passed(result, "moved-after-failed-close")
+    files = list((data / "elsewhere").iterdir())
+    assert len(files) == 80 and list(shm.iterdir()) == []
+    for file in files:
+        number = int(file.name.removeprefix("many"))
+        assert array("i", file.read_bytes()).tolist() == [number * RANKS, number * RANKS + 1], file
 
 
 @needs_root
@@ -171,6 +195,17 @@ def test_an_open_after_close_and_barrier_sees_all_nodes(
 ) -> None:
     settings = {"ASSAY_IO_RANKS_PER_NODE": ranks_per_node, "ASSAY_IO_UNTIL": level}
     check_passed(run_case(mpi, name, data, shm, **settings), name)
+
+
+@nodes
+@pytest.mark.parametrize("level", ["file", "memory"])
+@pytest.mark.parametrize("name", ALONE)
+@mpis
+def test_nodes_that_open_a_file_by_themselves_see_size_and_bytes_of_all(
+    mpi: str, name: str, level: str, ranks_per_node: str, data: Path, shm: Path
+) -> None:
+    settings = {"ASSAY_IO_RANKS_PER_NODE": ranks_per_node, "ASSAY_IO_UNTIL": level}
+    check_passed(run_case(mpi, name, data, shm, ranks=3, **settings), name)
 
 
 @nodes

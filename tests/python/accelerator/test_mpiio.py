@@ -99,6 +99,17 @@ def test_the_accelerator_passes_all_cases(mpi: str, ranks_per_node: str, data: P
     assert list(shm.iterdir()) == []  # the store was removed
 
 
+@pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
+@pytest.mark.parametrize("mpi", TESTED)
+def test_calls_that_the_mode_of_the_file_forbids_fail(
+    mpi: str, ranks_per_node: str, data: Path, shm: Path
+) -> None:
+    env = accelerated(mpi, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node)
+    command = [str(PROGRAMS / f"mpiio-{mpi}"), str(data), "forbidden-calls"]
+    result = run(mpi_command(mpi, 2, command, env))
+    assert outcomes_by_case(result) == {"forbidden-calls": ""}, result.stdout + result.stderr
+
+
 @pytest.mark.parametrize(
     ("consistency", "ranks_per_node"),
     [

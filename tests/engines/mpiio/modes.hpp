@@ -1,0 +1,6 @@
+// A test case on the modes of MPI_File_open: calls that a mode forbids fail with their error class.
+#pragma once
+
+#include "mpiio/check.hpp"
+
+extern const Case forbidden_calls;
