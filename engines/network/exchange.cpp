@@ -39,6 +39,9 @@ Exchange::Exchange(Session& session, std::size_t bytes, bool one_sided)
     if (one_sided) {
         window_ = session.guarded("creates its MPI window", -1,
                                   [&] { return transport_.create_window(bytes); });
+        if (transport_.has_private_window() && session.rank() == 0)
+            session.sink.context({.host = session.host(0)},
+                                 {{"mpi.windows", "private: shared memory has no room for them"}});
     } else {
         window_memory_.reset(new std::byte[bytes + cache_line]);
         window_ = aligned(window_memory_.get());

@@ -12,12 +12,15 @@
 #include <xbt/config.h>
 #endif
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -63,6 +66,22 @@ constexpr int gather_tag = 32000;  // no measurement uses it; MPI guarantees tag
 long long max_gathered() {
     const char* text = std::getenv("ASSAY_MAX_GATHERED");
     return text ? std::strtoll(text, nullptr, 10) : std::numeric_limits<int>::max();
+}
+
+// Makes the memory of a window present. MPI shares the windows of a host's ranks through files,
+// mostly in /dev/shm: what has no room there would end a rank with SIGBUS when it is used. Returns
+// false if there is no room; true also where the kernel (before 5.14) cannot tell.
+bool populate([[maybe_unused]] std::byte* base, [[maybe_unused]] std::size_t bytes) {
+#ifdef ASSAY_SIMULATED
+    return true;
+#else
+    constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, which older headers lack
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(base) / page * page;
+    const std::size_t length = reinterpret_cast<std::uintptr_t>(base) + bytes - first;
+    return bytes == 0 || madvise(reinterpret_cast<void*>(first), length, populate_write) == 0 ||
+           (errno != EFAULT && errno != ENOMEM);
+#endif
 }
 
 class Mpi final : public Transport {
@@ -128,7 +147,9 @@ public:
     void free_window() override {
         MPI_Win_unlock_all(window_);
         MPI_Win_free(&window_);
+        window_memory_.reset();
     }
+    bool has_private_window() const override { return window_memory_ != nullptr; }
 
 #ifdef ASSAY_SIMULATED
     void poll(std::vector<Ticket>& completed) override {
@@ -213,6 +234,7 @@ private:
 #endif
     MPI_Request collective_ = MPI_REQUEST_NULL;
     MPI_Win window_ = MPI_WIN_NULL;
+    std::unique_ptr<std::byte[]> window_memory_;  // where MPI's own has no room
 };
 
 std::string Mpi::library() const {
@@ -240,8 +262,16 @@ std::string Mpi::host() const {
 
 std::byte* Mpi::create_window(std::size_t bytes) {
     void* base = nullptr;
-    MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base,
-                     &window_);
+    const auto size = static_cast<MPI_Aint>(bytes);
+    MPI_Win_allocate(size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window_);
+    int has_room = populate(static_cast<std::byte*>(base), bytes) ? 1 : 0;
+    MPI_Allreduce(MPI_IN_PLACE, &has_room, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (has_room == 0) {
+        MPI_Win_free(&window_);
+        window_memory_.reset(new std::byte[bytes]);
+        base = window_memory_.get();
+        MPI_Win_create(base, size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window_);
+    }
     MPI_Win_lock_all(0, window_);
     return static_cast<std::byte*>(base);
 }

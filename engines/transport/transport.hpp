@@ -72,6 +72,9 @@ public:
     // create_window and free_window are collective and block. create_window returns the local part.
     virtual std::byte* create_window(std::size_t bytes) = 0;
     virtual void free_window() = 0;
+    // Whether the window is memory of this rank alone, since the library's shared memory has no
+    // room for it: transfers within a host are slower then.
+    virtual bool has_private_window() const { return false; }
     virtual Ticket get(void* data, std::size_t bytes, int peer, std::size_t offset) = 0;
     // Returns no ticket: MPI reports when a put is complete locally, but not at the peer.
     virtual void put(const void* data, std::size_t bytes, int peer, std::size_t offset) = 0;
