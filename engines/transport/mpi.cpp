@@ -260,17 +260,39 @@ std::string Mpi::host() const {
     return {name, static_cast<std::size_t>(length)};
 }
 
+// MPI reports the errors of this scope instead of ending the job.
+class ReportedErrors {
+public:
+    ReportedErrors() {
+        MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler_);
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    }
+    ~ReportedErrors() {
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler_);
+        MPI_Errhandler_free(&handler_);
+    }
+    ReportedErrors(const ReportedErrors&) = delete;
+    ReportedErrors& operator=(const ReportedErrors&) = delete;
+
+private:
+    MPI_Errhandler handler_;
+};
+
 std::byte* Mpi::create_window(std::size_t bytes) {
-    void* base = nullptr;
+    const ReportedErrors scope;
     const auto size = static_cast<MPI_Aint>(bytes);
-    MPI_Win_allocate(size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window_);
-    int has_room = populate(static_cast<std::byte*>(base), bytes) ? 1 : 0;
+    void* base = nullptr;
+    const int allocated = MPI_Win_allocate(size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window_);
+    if (allocated != MPI_SUCCESS) window_ = MPI_WIN_NULL;
+    int has_room = allocated == MPI_SUCCESS && populate(static_cast<std::byte*>(base), bytes);
     MPI_Allreduce(MPI_IN_PLACE, &has_room, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     if (has_room == 0) {
-        MPI_Win_free(&window_);
+        if (window_ != MPI_WIN_NULL) MPI_Win_free(&window_);
         window_memory_.reset(new std::byte[bytes]);
         base = window_memory_.get();
-        MPI_Win_create(base, size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window_);
+        if (MPI_Win_create(base, size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window_) != MPI_SUCCESS)
+            throw Error("shared memory has no room for this MPI's windows, and it has no others",
+                        "make /dev/shm larger, or lower --size");
     }
     MPI_Win_lock_all(0, window_);
     return static_cast<std::byte*>(base);

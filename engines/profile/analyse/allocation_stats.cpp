@@ -99,14 +99,15 @@ void AllocationStats::update_peak(std::uint64_t time) {
 void AllocationStats::change_live(const Block& block, std::int64_t sign) {
     StackStats& stats = stack(block.stack);
     update_at_peak(stats);
-    const std::int64_t block_change = sign * static_cast<std::int64_t>(block.weight);
-    const std::int64_t byte_change = block_change * static_cast<std::int64_t>(block.size);
-    stats.live += static_cast<std::uint64_t>(byte_change);
-    stats.live_count += static_cast<std::uint64_t>(block_change);
-    live += static_cast<std::uint64_t>(byte_change);
-    live_count += static_cast<std::uint64_t>(block_change);
+    // Modulo 2^64: a damaged trace may have any sizes.
+    const std::uint64_t block_change = sign < 0 ? -block.weight : block.weight;
+    const std::uint64_t byte_change = block_change * block.size;
+    stats.live += byte_change;
+    stats.live_count += block_change;
+    live += byte_change;
+    live_count += block_change;
     stats.peak = std::max(stats.peak, stats.live);
-    if (groups_ != nullptr) groups_->add(block.stack, byte_change);
+    if (groups_ != nullptr) groups_->add(block.stack, static_cast<std::int64_t>(byte_change));
 }
 
 void AllocationStats::record_stack_depth(ThreadStats& thread, const Event& event) {

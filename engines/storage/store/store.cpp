@@ -219,7 +219,7 @@ bool Store::take_over(const std::string& job, Failure& failure) {
     std::memcpy(block.previous_job, block.job, sizeof block.job);
     block.previous_nodes = block.nodes;
     begin_job(job);
-    advance_clock(latest + 1);
+    advance_clock_past_data(latest);
     taken_over_ = true;
     return true;
 }
@@ -301,6 +301,20 @@ void Store::advance_clock(std::uint64_t sequence) const {
     const std::uint64_t current = now();
     if (sequence > current)
         superblock().clock_offset.fetch_add(static_cast<std::int64_t>(sequence - current));
+}
+
+// The clock may have restarted with the host. Positions that are from no clock are damaged: their
+// data count as not durable.
+void Store::advance_clock_past_data(std::uint64_t latest_record) const {
+    std::uint64_t latest = latest_record + 1;
+    for (const auto k : assigned_slots())
+        for (const auto* position : {&file(k).drained_before, &file(k).durable})
+            if (*position <= latest_sequence) latest = std::max(latest, position->load());
+    advance_clock(latest);
+    for (const auto k : assigned_slots()) {
+        if (file(k).drained_before > latest_sequence) file(k).drained_before = now();
+        if (file(k).durable > latest_sequence) file(k).durable = 0;
+    }
 }
 
 void Store::request_drain() const {

@@ -81,6 +81,8 @@ public:
     std::uint64_t now() const;
     // Moves the clock forward to `sequence`, unless it is there already.
     void advance_clock(std::uint64_t sequence) const;
+    // The same for all data of the store, whose newest record has the sequence `latest_record`.
+    void advance_clock_past_data(std::uint64_t latest_record) const;
 
     // Wakes the drain.
     void request_drain() const;

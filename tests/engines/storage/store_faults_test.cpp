@@ -241,6 +241,23 @@ TEST_CASE("recovery of a damaged store ends") {
     store->remove();
 }
 
+TEST_CASE("recovery ends where a file's positions are ahead of the clock") {
+    constexpr std::uint64_t hour = 3'600'000'000'000;
+    Folder folder;
+    auto store = create_store(folder.path, 1);
+    const auto path = folder.file("out");
+    const auto slot = slot_of_file(*store, path);
+    Writer writer(*store, 0);
+    write_block(*store, writer, slot, 0, "abc", 3);
+    auto& file = store->file(slot);
+    SUBCASE("the host has restarted, and its clock") { file.drained_before = store->now() + hour; }
+    SUBCASE("from no clock") { file.drained_before = file.durable = ~0ull; }
+    CHECK(recovery_ends(*store));
+    CHECK(read_contents(path) == "abc");
+    CHECK(!needs_sync(file));
+    store->remove();
+}
+
 TEST_CASE("recovery leaves out records with impossible fields") {
     Folder folder;
     auto store = create_store(folder.path, 1);
