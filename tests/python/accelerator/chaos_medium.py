@@ -10,7 +10,7 @@ background drains. Their fsyncs concern all bytes, and every fsync concerns thei
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -59,6 +59,22 @@ class FileOnMedium:
 
 
 @dataclass(frozen=True)
+class Line:
+    """A line of the log: "PROCESS EVENT VALUE OFFSET PATH"."""
+
+    process: str
+    event: str
+    value: int
+    offset: int
+    name: str
+
+    @staticmethod
+    def parse(text: str) -> Line:
+        process, event, value, offset, path = text.split(" ", 4)
+        return Line(process, event, int(value), int(offset), Path(path).name)
+
+
+@dataclass(frozen=True)
 class UnsafeBytes:
     """Whether a file had unsynced or lost bytes when all ranks had returned from a sync or close."""
 
@@ -86,20 +102,21 @@ def unsafe_bytes(
     began: dict[tuple[str, str], int] = {}
     nodes: dict[str, int] = {}
     result_by_save = {}
-    for number, line in enumerate(log.read_text().splitlines() if log.exists() else []):
-        process, event, value_text, offset, path = line.split(" ", 4)
-        name, value = Path(path).name, int(value_text)
+    lines = [Line.parse(text) for text in log.read_text().splitlines()] if log.exists() else []
+    changes = _changes_of_names(lines, by_number)
+    for number, line in enumerate(lines):
+        process, event, value, offset, name = line.process, line.event, line.value, line.offset, line.name
         node = nodes.get(process, NO_NODE)
+        for operation in changes.get(number, []):
+            _change_name(operation, files, began)
         if event == "rank":
             nodes[process] = node_of_rank(value)
         elif event == "wrote" and value > 0:
-            files.setdefault(name, FileOnMedium()).write(int(offset), int(offset) + value, number, node)
+            files.setdefault(name, FileOnMedium()).write(offset, offset + value, number, node)
         elif event == "syncing":
             began[process, name] = number
         elif event in ("synced", "failed") and name in files:
             files[name].sync(began.get((process, name), 0), event == "failed", node)
-        elif event == "changed-name":
-            _change_name(by_number[value], files)
         elif event == "resized" and (file := files.get(names.get(value, ""))):
             file.cut(int(by_number[value].arguments[1]))
         elif event == "returned" and value in names:
@@ -113,8 +130,40 @@ def unsafe_bytes(
     return result_by_save, at_end
 
 
-def _change_name(operation: Operation, files: dict[str, FileOnMedium]) -> None:
+def _changes_of_names(
+    lines: Sequence[Line], by_number: Mapping[int, Operation]
+) -> dict[int, list[Operation]]:
+    """The renames and deletions by the line before which they happened.
+
+    A rank logs a rename when it has returned. What others log meanwhile has the new name already: the rename is before
+    the first such line, if no file had that name before."""
+    changes: dict[int, list[Operation]] = {}
+    last_change: dict[str, int] = {}  # by name
+    for number, line in enumerate(lines):
+        if line.event != "changed-name":
+            continue
+        operation = by_number[line.value]
+        old, new = str(operation.arguments[0]), str(operation.arguments[-1])
+        moment = number
+        if operation.kind == "rename":
+            since = last_change.get(new, -1) + 1
+            uses = [k for k in range(since, number) if lines[k].name == new]
+            last_old = max((k for k in range(number) if lines[k].name == old), default=-1)
+            if uses and uses[0] > last_old:
+                moment = uses[0]
+        changes.setdefault(moment, []).append(operation)
+        last_change[old] = last_change[new] = number
+    return changes
+
+
+def _change_name(
+    operation: Operation, files: dict[str, FileOnMedium], began: dict[tuple[str, str], int]
+) -> None:
     """Follows a rename or deletion. The log names a deleted file by its last name and " (deleted)"."""
+    if operation.kind == "rename":
+        old, new = str(operation.arguments[0]), str(operation.arguments[1])
+        for process, name in [key for key in began if key[1] == old]:
+            began[process, new] = began.pop((process, name))
     moved = files.pop(str(operation.arguments[0]), None)
     name = str(operation.arguments[1 if operation.kind == "rename" else 0])
     gone = files.pop(name, None) if operation.kind == "rename" else moved

@@ -300,6 +300,30 @@ def unsafe_in_log(lines: list[str], folder: Path) -> tuple[dict[int, UnsafeBytes
     return unsafe_bytes(log, PLAN, names, node_of_rank=lambda rank: rank)
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["8 wrote 10 0 n0", "9 changed-name 1 -1 -", "8 syncing 0 -1 n1", "8 synced 0 -1 n1"],
+        ["8 wrote 10 0 n0", "8 syncing 0 -1 n1", "8 synced 0 -1 n1", "9 changed-name 1 -1 -"],
+        ["8 wrote 10 0 n0", "8 syncing 0 -1 n0", "8 synced 0 -1 n1", "9 changed-name 1 -1 -"],
+        [
+            "8 wrote 9 0 n0",
+            "8 wrote 1 9 n1",
+            "9 changed-name 1 -1 -",
+            "8 syncing 0 -1 n1",
+            "8 synced 0 -1 n1",
+        ],
+    ],
+)
+def test_calls_between_a_rename_and_its_line_in_the_log_count(lines: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "fs.log"
+    for kept, unsynced in ((lines, False), ([line for line in lines if "synced" not in line], True)):
+        log.write_text("".join(f"{line}\n" for line in kept))
+        rename = Operation("rename", 1, ("n0", "n1"))
+        at_end = unsafe_bytes(log, [rename], {}, node_of_rank=lambda rank: rank)[1]
+        assert at_end == {"n1": UnsafeBytes(unsynced=unsynced, lost=False)}
+
+
 def unsafe_after_sync(lines: list[str], folder: Path) -> dict[int, UnsafeBytes]:
     return unsafe_in_log(lines, folder)[0]
 
