@@ -5,11 +5,13 @@
 
 #include "core/clock.hpp"
 #include "profile/alloc/meter.hpp"
+#include "sanitized.hpp"
 
 using namespace assay;
 using namespace assay::alloc;
 
-TEST_CASE("resident memory and faults are counted to the page") {
+// AddressSanitizer's shadow of the memory has pages too.
+TEST_CASE("resident memory and faults are counted to the page" * doctest::skip(is_sanitized)) {
     constexpr std::size_t pages = 1000;
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     void* memory =

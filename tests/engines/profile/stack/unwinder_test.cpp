@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "profile/stack/code.hpp"
+#include "sanitized.hpp"
 
 using namespace assay::stack;
 
@@ -297,7 +298,10 @@ void run_coroutine(void* memory, std::size_t bytes, int depth) {
 
 }  // namespace
 
-TEST_CASE("stacks of coroutines are captured in memory that is mapped and unmapped") {
+// AddressSanitizer starts a coroutine in a function of its own, whose caller libunwind does not
+// find.
+TEST_CASE("stacks of coroutines are captured in memory that is mapped and unmapped" *
+          doctest::skip(assay::is_sanitized)) {
     tally = {};
     constexpr std::size_t bytes = 256 << 10;
     std::mt19937 random(7);
