@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from assay.commands import eb, net, saturate
+from assay.commands.eb.options import given_for_deaths
 from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
 from assay.commands.specifications import specifications
@@ -161,6 +162,8 @@ def _simulate_eb(
             "hosts or a transport with a simulation",
             "the platform file says which hosts; --nodes N for the first N",
         )
+    if option := given_for_deaths(parsed):
+        raise UserError(f"{option} with a simulation", "no host dies there; leave it out")
     return eb.run_eb(parsed, launcher, hosts)
 
 

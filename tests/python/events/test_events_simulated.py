@@ -108,3 +108,18 @@ def test_flows_build_every_event_with_either_protocol(tmp_path: Path) -> None:
         assert building.count("events_built") == 40 and building.count("fragments_built") == 40 * NODES
         hosts = {record.subject.host for record in building.ranks}
         assert hosts == {f"node{number}" for number in range(NODES)}
+
+
+@pytest.mark.parametrize("option", ["--restart=2s", "--heartbeat-ms=50"])
+def test_options_for_deaths_are_refused(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    platform, run = tmp_path / "fabric.xml", tmp_path / "run"
+    fabric = f"radix={RADIX},nodes={NODES}"
+    assert main(["fabric", "platform", "--fat-tree", fabric, "--platform", str(platform)]) == 0
+    capsys.readouterr()
+    assert main(["simulate", str(platform), "--flows", "--", "eb", option, "-o", str(run)]) == 2
+    assert capsys.readouterr().err == (
+        f"assay: {option.split('=')[0]} with a simulation; fix: no host dies there; leave it out\n"
+    )
+    assert not run.exists()

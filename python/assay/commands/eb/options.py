@@ -21,7 +21,7 @@ from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.events.figures import BUILD
 from assay.fabric import schedules
-from assay.launch.direct import TRANSPORTS, Direct, check_transport
+from assay.launch.direct import OFI, TRANSPORTS, Direct, check_transport
 from assay.launch.engines import check_settings, describe, probe
 from assay.launch.hosts import host_list
 from assay.launch.launchers import Launcher, default_launcher, launcher_on
@@ -41,6 +41,7 @@ from assay.records.schema import Scalar
 from assay.records.units import parse_in
 
 MPI, NULL = "mpi", "null"
+OVER_SHM = f"{OFI}:shm"  # its job ends with a lost rank
 # Options that are parameters of the engine under the same name.
 PARAMETERS = (
     "protocol",
@@ -172,10 +173,10 @@ def choose_launchers(
     """Returns the launcher of the event builder, and the MPI launcher that measures the network alone for comparison
     (None without an MPI). ``survives_losses``: the event builder goes on when a rank dies. Raises UserError."""
     transport = args.transport or MPI
-    restart_s = getattr(args, "restart", None)
-    if restart_s is not None and transport in (MPI, NULL):
+    option = given_for_deaths(args)
+    if option and (transport in (MPI, NULL) or (transport == OVER_SHM and option == "--restart")):
         raise UserError(
-            f"--restart with --transport {transport}: its job ends with the first rank that is lost",
+            f"{option} with --transport {transport}: its job ends with the first rank that is lost",
             f"choose one of {', '.join(TRANSPORTS)}",
         )
     if transport not in (MPI, NULL):
@@ -195,8 +196,15 @@ def choose_launchers(
         network_launcher = None
     heartbeat = getattr(args, "heartbeat_ms", None) or 0
     start_s = math.ceil(args.timeout)
+    restart_s = getattr(args, "restart", None)
     direct = Direct(transport, survives_losses, restart_s, heartbeat_ms=heartbeat, start_s=start_s)
     return direct, network_launcher
+
+
+def given_for_deaths(args: argparse.Namespace) -> str | None:
+    """The first given option that only a transport with losses of ranks obeys."""
+    given = [name for name in ("restart", "heartbeat_ms") if getattr(args, name, None) is not None]
+    return "--" + given[0].replace("_", "-") if given else None
 
 
 def engine_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
