@@ -6,6 +6,7 @@
 #              ONLY="tests/python/lab -k loss" for some of the Python tests. In CI (CI=true) a skipped test fails.
 # make acceptance  the rest: rates and proofs in labs, guests, chaos and kills, fuzzers, sanitizers, real programs, the
 #              benchmarks with their bars; ONLY=storage for one area. Nothing else may run on the machine meanwhile.
+#              ONLY=--continue goes on after the parts that ended on this commit before, for a run of several evenings.
 # make test-programs  real programs of Debian with and without "assay heap", whose output and exit codes must be the same;
 #              installs those that are missing
 # make bench   every benchmark under bench/ (ONLY=net for one area): one JSON line a figure

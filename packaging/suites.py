@@ -3,6 +3,8 @@
     suites.py gate [PYTEST ARGUMENT ...]     C++, TypeScript and Python tests whose outcome follows from the code alone;
                                              with arguments those Python tests alone
     suites.py acceptance [AREA]              the rest, area by area: what depends on time, rate or chance, or takes long
+    suites.py acceptance --continue [AREA]   the same, without the parts that an earlier run ended on this commit; the
+                                             table has their results too
 
 Each part has a limit, prints as it runs, and leaves its output and its results (JUnit XML) in build/SUITE. A part that
 was cut short, or that reports no test, has failed. Exit code 1 if anything failed, 2 for bad arguments, 130 for Ctrl-C.
@@ -10,6 +12,7 @@ was cut short, or that reports no test, has failed. Exit code 1 if anything fail
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +21,7 @@ import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,7 +56,10 @@ class Result:
     repeated: int = 0
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)  # "test: reason", a line each
-    log: Path | None = None
+    log: str = ""
+    commit: str = (
+        ""  # of the sources; empty if they were changed since, or the part was cut short by a signal
+    )
 
 
 def ctest(area: str, build: Path, labels: Sequence[str], limit_s: float) -> Part:
@@ -136,7 +142,25 @@ def acceptance(area: str) -> list[Part]:
     return [part for part in parts if area in ("", part.area)]
 
 
-def run(part: Part, folder: Path) -> Result:
+def checked_out() -> str:
+    """The commit that the sources are; empty if a file differs from it."""
+    git = ["git", "-C", str(ROOT)]
+    changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    known = changed.returncode == head.returncode == 0 and not changed.stdout.strip()
+    return head.stdout.strip() if known else ""
+
+
+def ended_before(part: Part, folder: Path, commit: str) -> Result | None:
+    """The result of a part in an earlier run on this commit."""
+    try:
+        result = Result(**json.loads((folder / f"{part.name}.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    return result if commit and result.commit == commit else None
+
+
+def run(part: Part, folder: Path, commit: str = "") -> Result:
     """Runs a part to its end, its limit, or a signal; what it reported by then counts."""
     junit, log = folder / f"{part.name}.xml", folder / f"{part.name}.log"
     junit.unlink(missing_ok=True)
@@ -145,7 +169,7 @@ def run(part: Part, folder: Path) -> Result:
     print(f"== {part.area}: {part.name}", flush=True)
     start = time.monotonic()
     status, ended_by = run_shown(command, log, part)
-    result = Result(part.area, seconds=time.monotonic() - start, log=log)
+    result = Result(part.area, seconds=time.monotonic() - start, log=str(log))
     if has_results:
         read_junit(junit, result)
     elif status == 0:
@@ -156,6 +180,8 @@ def run(part: Part, folder: Path) -> Result:
         result.failures.append(f"{part.name}: exit code {status}: {last_line(log)}")
     elif not result.passed and not result.failures:
         result.failures.append(f"{part.name}: ran no test")
+    result.commit = "" if received else commit
+    (folder / f"{part.name}.json").write_text(json.dumps(asdict(result)))
     return result
 
 
@@ -261,7 +287,7 @@ def summary(results: Sequence[Result], suite: str) -> str:
     lines += failures[:room]
     if len(failures) > room:
         lines.append(f"and {len(failures) - room} more, in {BUILD / suite / 'summary.txt'}")
-    logs = [str(result.log) for result in results if result.failures and result.log]
+    logs = [result.log for result in results if result.failures and result.log]
     if logs:
         lines.append(f"the whole output: {' '.join(logs)}")
     return "\n".join(lines)
@@ -277,15 +303,21 @@ def main(arguments: Sequence[str]) -> int:
         print("suites: name one of gate, acceptance", file=sys.stderr)
         return 2
     suite, rest = arguments[0], list(arguments[1:])
+    continued = suite == "acceptance" and "--continue" in rest
+    if continued:
+        rest.remove("--continue")
     parts = gate(rest) if suite == "gate" else acceptance(" ".join(rest))
     folder = BUILD / suite
     folder.mkdir(parents=True, exist_ok=True)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, note_signal)
     results: list[Result] = []
+    sources = checked_out()
     for part in parts:
-        if not received:
-            results.append(run(part, folder))
+        if before := ended_before(part, folder, sources) if continued else None:
+            results.append(before)
+        elif not received:
+            results.append(run(part, folder, sources))
     if received:
         print(f"suites: ended by {received[0]} after {len(results)} of {len(parts)} parts")
     text = summary(results, suite)

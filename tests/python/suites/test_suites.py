@@ -60,7 +60,7 @@ def test_results_are_counted(suites: ModuleType, tmp_path: Path) -> None:
         "a bad: 5 is not 6",
         "engines.core: x.cpp:3: ERROR: CHECK( 1 == 2 ) is NOT correct!",
     ]
-    assert result.log.read_text() == "hello\n"
+    assert Path(result.log).read_text() == "hello\n"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def alive(pid: int) -> bool:
 def test_the_last_40_lines_name_the_failing_tests(suites: ModuleType, tmp_path: Path) -> None:
     failures = [f"test_{n}: because of {n}" for n in range(50)]
     results = [
-        suites.Result("Python", 7, 0, 60, failures, tmp_path / "python.log"),
+        suites.Result("Python", 7, 0, 60, failures, str(tmp_path / "python.log")),
         suites.Result("C++", 9, 0, 60),
     ]
     lines = suites.summary(results, "gate").splitlines()
@@ -159,3 +159,46 @@ def test_every_area_has_parts(suites: ModuleType) -> None:
     areas = {part.area for part in suites.acceptance("")}
     assert set(suites.pytest_areas()) <= areas
     assert [part.name for part in suites.acceptance("storage")] == ["python-storage", "chaos", "bench-io"]
+
+
+def test_a_continued_run_skips_only_what_ended_on_the_same_commit(
+    suites: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "acceptance").mkdir()
+    ran = tmp_path / "ran"
+
+    def parts(_: str) -> list[object]:
+        commands = {"good": "true", "bad": "false", "cut": "true"}
+        return [
+            suites.Part(name, name, ["sh", "-c", f"echo {name} >>{ran}; {command}"], 300)
+            for name, command in commands.items()
+        ]
+
+    def run(commit: str, *arguments: str) -> list[str]:
+        monkeypatch.setattr(suites, "checked_out", lambda: commit)
+        ran.write_text("")
+        assert suites.main(["acceptance", *arguments]) == 1
+        return ran.read_text().split()
+
+    monkeypatch.setattr(suites, "BUILD", tmp_path)
+    monkeypatch.setattr(suites, "acceptance", parts)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    assert run("one", "--continue") == ["good", "bad", "cut"]
+    (tmp_path / "acceptance" / "cut.json").write_text("{")
+    capsys.readouterr()
+    assert run("one", "--continue") == ["cut"]
+    table = capsys.readouterr().out
+    assert "good              1      0" in table and "bad: exit code 1" in table
+    assert run("one") == ["good", "bad", "cut"]
+    assert run("two", "--continue") == ["good", "bad", "cut"]
+    assert run("", "--continue") == run("", "--continue") == ["good", "bad", "cut"]  # changed sources
+
+
+def test_a_part_that_was_cut_runs_again(
+    suites: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, "GRACE_S", 0.1)
+    part = suites.Part("a", "a", ["sleep", "1000"], 300)
+    monkeypatch.setattr(suites, "received", ["SIGTERM"])
+    suites.run(part, tmp_path, "one")
+    assert suites.ended_before(part, tmp_path, "one") is None
