@@ -3,8 +3,9 @@
 A rate that was measured while other programs ran is not a property of the machine. So while an engine runs, a thread
 reads the processor time of all processes (/proc/PID/stat), except those of the measurement: this process, its
 descendants, and processes with its token in their environment. Kernel threads are left out too, since they also carry
-the measurement's packets. Stolen time is processor time that the hypervisor gave to other guests (/proc/stat). Both are
-known for this machine only, not for other hosts on which ranks run.
+the measurement's packets. Where /proc hides processes, the time of all tells what those took. Stolen time is processor
+time that the hypervisor gave to other guests (/proc/stat). All are known for this machine only, not for other hosts on
+which ranks run.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay.launch.processes import TICKS_PER_S, Process, hides_processes, ticks_of_all, visible_processes
+from assay.launch.unseen import UnseenTime
+
 PERIOD_S = 2.0  # between two readings of /proc; one takes about 20 us per process
 BUSY_SHARE = 0.15  # of all processors: from this load on, timings are doubtful
 STOLEN_SHARE = 0.05  # of all processors' time: the same
 MIN_NAMED, MAX_NAMED = 0.1, 3  # processors that a program takes to be named; programs that are named
-_KERNEL_THREAD = 0x00200000  # PF_KTHREAD (linux/sched.h)
-_TICKS = os.sysconf("SC_CLK_TCK")
+UNSEEN = "unseen programs"  # of other containers or users
 
 
 @dataclass(frozen=True)
@@ -51,14 +54,6 @@ class Load:
         return "".join(f", {text}" for text in named[:MAX_NAMED])
 
 
-@dataclass(frozen=True)
-class _Process:
-    parent: int
-    started: int  # ticks since the machine's start; distinguishes processes with the same, reused id
-    ticks: int  # of processor time, user and system
-    name: str = ""
-
-
 class LoadMeter:
     """Measures the load from its construction until ``end``. ``token``: the environment of the measurement's
     processes holds it."""
@@ -72,6 +67,7 @@ class LoadMeter:
         self._started_at = time.monotonic()
         self._stolen = _stolen_s()
         self._ended = threading.Event()
+        self._unseen: UnseenTime | None = None
         self._sample(first=True)
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
@@ -86,7 +82,9 @@ class LoadMeter:
         for key, last in self._last_ticks.items():
             if not self._measurement_processes[key]:
                 taken[self._names[key]] += last - self._first_ticks.get(key, 0)
-        processors_of = {name: ticks / _TICKS / elapsed for name, ticks in taken.most_common()}
+        if self._unseen:
+            taken[UNSEEN] = self._unseen.ticks()
+        processors_of = {name: ticks / TICKS_PER_S / elapsed for name, ticks in taken.most_common()}
         return Load(
             others=sum(processors_of.values()),
             stolen=(_stolen_s() - self._stolen) / elapsed / processors,
@@ -100,7 +98,11 @@ class LoadMeter:
             self._sample()
 
     def _sample(self, first: bool = False) -> None:
-        processes = _processes()
+        processes = visible_processes()
+        if self._unseen:
+            self._unseen.sample(processes)
+        elif first and hides_processes():
+            self._unseen = UnseenTime(processes)
         for pid, process in processes.items():
             key = (pid, process.started)
             self._belongs_to_measurement(pid, processes)
@@ -109,7 +111,7 @@ class LoadMeter:
             self._last_ticks[key] = process.ticks
             self._names[key] = process.name  # a program that is started in a shell has another name first
 
-    def _belongs_to_measurement(self, pid: int, processes: dict[int, _Process]) -> bool:
+    def _belongs_to_measurement(self, pid: int, processes: dict[int, Process]) -> bool:
         """Whether a process belongs to the measurement. Decided once per process, as a parent may end before its
         child."""
         process = processes.get(pid)
@@ -131,26 +133,6 @@ class LoadMeter:
         return self._measurement_processes[key]
 
 
-def _processes() -> dict[int, _Process]:
-    """All processes except kernel threads, by process id."""
-    processes = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                head, _, tail = (entry / "stat").read_text(errors="replace").rpartition(")")
-                fields = tail.split()
-            except OSError:
-                continue  # it has ended
-            if not int(fields[6]) & _KERNEL_THREAD:
-                processes[int(entry.name)] = _Process(
-                    int(fields[1]),
-                    int(fields[19]),
-                    int(fields[11]) + int(fields[12]),
-                    head.partition("(")[2],
-                )
-    return processes
-
-
 def _environment(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
@@ -160,8 +142,5 @@ def _environment(pid: int) -> bytes:
 
 def _stolen_s() -> float:
     """Stolen time since the machine's start, in seconds, summed over all processors."""
-    try:
-        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
-    except OSError:
-        return 0.0
-    return int(fields[8]) / _TICKS if len(fields) > 8 else 0.0
+    ticks = ticks_of_all()
+    return ticks[7] / TICKS_PER_S if len(ticks) > 7 else 0.0

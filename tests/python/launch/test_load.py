@@ -12,6 +12,7 @@ import pytest
 
 from assay.launch import load
 from assay.launch.load import Load, LoadMeter
+from assay.launch.processes import Process, visible_processes
 
 SECOND = os.sysconf("SC_CLK_TCK")
 TOKEN = "ASSAY_RUN=planted"
@@ -43,13 +44,14 @@ def test_processes_of_the_measurement_are_left_out(monkeypatch: pytest.MonkeyPat
     remaining_tables = iter(tables)
     monkeypatch.setattr(
         load,
-        "_processes",
+        "visible_processes",
         lambda: {
-            pid: load._Process(parent, started, ticks * SECOND // 100, f"p{pid}")
+            pid: Process(parent, started, ticks * SECOND // 100, f"p{pid}")
             for pid, (parent, started, ticks) in next(remaining_tables).items()
         },
     )
     monkeypatch.setattr(load, "_environment", lambda pid: TOKEN.encode() if pid == 72 else b"PATH=/bin")
+    monkeypatch.setattr(load, "hides_processes", lambda: False)
     monkeypatch.setattr(load, "PERIOD_S", 1e9)
     clock = iter([100.0, 104.0])
     monkeypatch.setattr(load, "time", SimpleNamespace(monotonic=lambda: next(clock)))
@@ -81,7 +83,7 @@ def test_a_child_is_no_other_program_except_to_another_process() -> None:
         other_load = float(other.communicate("", timeout=240)[0])
         own_meter.end()
         assert other_load > 0
-        assert own_meter._measurement_processes[burn.pid, load._processes()[burn.pid].started]
+        assert own_meter._measurement_processes[burn.pid, visible_processes()[burn.pid].started]
     finally:
         burn.kill()
         burn.wait()
@@ -89,7 +91,7 @@ def test_a_child_is_no_other_program_except_to_another_process() -> None:
 
 def processor_time_s(pid: int) -> float:
     """The processor time of a process, in s."""
-    return load._processes()[pid].ticks / SECOND
+    return visible_processes()[pid].ticks / SECOND
 
 
 @pytest.mark.parametrize(
@@ -110,3 +112,28 @@ def processor_time_s(pid: int) -> float:
 )  # fmt: skip
 def test_the_reason_of_a_busy_machine(planted: Load, reason: str) -> None:
     assert planted.reason() == reason
+
+
+def test_programs_outside_a_container_count() -> None:
+    """A container has a PID namespace of its own; /proc shows nothing of the child that uses processor time."""
+    burn = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        watcher = (
+            "import sys; from assay.launch.load import UNSEEN, LoadMeter\n"
+            "meter = LoadMeter('ASSAY_RUN=x'); print(flush=True); sys.stdin.read()\n"
+            "print(dict(meter.end().programs).get(UNSEEN, 0.0))"
+        )
+        container = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+        inside = subprocess.Popen(
+            [*container, sys.executable, "-c", watcher],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        assert inside.stdout is not None
+        assert inside.stdout.readline() == "\n"
+        begin = processor_time_s(burn.pid)
+        while processor_time_s(burn.pid) < begin + 0.5:
+            time.sleep(0.05)
+        assert float(inside.communicate("", timeout=240)[0]) > 0
+    finally:
+        burn.kill()
+        burn.wait()
