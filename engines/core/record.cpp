@@ -162,6 +162,7 @@ void Sink::hello(int rank, const std::string& host) {
 }
 
 void Sink::waiting(std::span<const int> ranks) { write({{"kind", "waiting"}, {"ranks", ranks}}); }
+void Sink::members(std::span<const int> ranks) { write({{"kind", "members"}, {"ranks", ranks}}); }
 
 void Sink::ranks(std::span<const std::string> labels, std::span<const int> host_index,
                  const Json& hosts) {

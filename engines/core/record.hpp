@@ -69,6 +69,8 @@ public:
     void hello(int rank, const std::string& host);
     // The ranks that the start waits for; none: all are there.
     void waiting(std::span<const int> ranks);
+    // The ranks that take part now, for the launcher, which plans their exchange.
+    void members(std::span<const int> ranks);
     // The label of each rank, and the `hosts` (objects with host, names, addresses) of the ranks;
     // host_index[r] is an index into `hosts`. Written before any record that has a label.
     void ranks(std::span<const std::string> labels, std::span<const int> host_index,

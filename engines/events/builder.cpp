@@ -104,7 +104,7 @@ void Builder::open_slot(const Assignment& assignment, Epoch epoch, std::uint32_t
                 slot.source_states[static_cast<std::size_t>(source_number(rank))] =
                     SourceState::lost;
     if (settings_.pull) {
-        slot.sources_to_request = settings_.schedule.sources(
+        slot.sources_to_request = context_.schedule.sources(
             context_.rank, members.intersect(settings_.units.readouts),
             members.intersect(settings_.units.builders), assignment.group);
         std::erase_if(slot.sources_to_request, [&](int rank) {
@@ -126,7 +126,7 @@ void Builder::receive(std::uint32_t slot, int rank) {
 
 void Builder::send_requests(std::uint32_t index) {
     Slot& slot = slots_[index];
-    const bool all = settings_.schedule.order() == Schedule::Order::all;
+    const bool all = settings_.order == Schedule::Order::all;
     while (!slot.sources_to_request.empty() &&
            (all || slot.requests_in_flight < settings_.parallel)) {
         const int rank = slot.sources_to_request.back();

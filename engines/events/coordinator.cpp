@@ -11,6 +11,7 @@ namespace assay::events {
 namespace {
 
 constexpr Nanoseconds progress_interval = 1'000'000'000;
+constexpr Nanoseconds plan_poll_interval = 10'000'000;
 constexpr std::size_t max_named = 8;
 
 EventManager::Options manager_options(const RankContext& context) {
@@ -192,6 +193,7 @@ void Coordinator::remove(int rank, Nanoseconds time) {
         losses_.push_back({rank, time, last_built_, {builders.begin(), builders.end()}});
     results_.add_lost(rank);
     broadcast(encode_members(manager_.membership()));
+    request_plan(time);
     if (builders.empty() || manager_.membership().intersect(settings_.units.readouts).empty())
         throw Error(fmt::format("{} was lost: no {} units are left", results_.label(rank),
                                 builders.empty() ? "builder" : "readout"),
@@ -220,8 +222,42 @@ void Coordinator::admit_returned(Nanoseconds time) {
     const Membership& membership = manager_.membership();
     send(rank, std::make_shared<const Bytes>(encode_welcome(
                    {results_.label(rank), manager_.next_group(), slice, membership})));
+    if (plan_) send(rank, std::make_shared<const Bytes>(encode_plan(plan_->of(rank))));
     const auto message = std::make_shared<const Bytes>(encode_members(membership));
     for (const int member : members) send(member, message);
+    request_plan(time);
+}
+
+void Coordinator::request_plan(Nanoseconds time) {
+    if (settings_.order != Schedule::Order::file || phase_ != Phase::running) return;
+    sink_.members(member_ranks());
+    plan_wanted_since_ = time;
+}
+
+void Coordinator::take_plan(Nanoseconds time) {
+    if (plan_wanted_since_ == 0) return;
+    if (const auto line = context_.transport.launcher_line()) on_plan(*line, time);
+    if (plan_wanted_since_ != 0) context_.schedule_wake(time + plan_poll_interval);
+}
+
+// A plan for other members than those of now is left out: one for these follows.
+void Coordinator::on_plan(const std::string& line, Nanoseconds time) {
+    const Json json = Json::parse(line, nullptr, false);
+    try {
+        if (json.at("kind") != "plan" || json.at("ranks") != member_ranks()) return;
+        Plan plan =
+            Plan::from_steps(json.at("steps"), "the launcher's plan", context_.transport.size());
+        if (plan.size() > max_plan_steps(context_.transport.size()))
+            throw Error(fmt::format("{} steps", plan.size()), "");
+        plan_ = std::move(plan);
+    } catch (const std::exception& error) {
+        sink_.progress(0, fmt::format("the launcher's new plan is not followed: {}", error.what()));
+        plan_wanted_since_ = 0;
+        return;
+    }
+    for (const int rank : member_ranks())
+        send(rank, std::make_shared<const Bytes>(encode_plan(plan_->of(rank))));
+    results_.write_replan(seconds(time - std::exchange(plan_wanted_since_, 0)), plan_->size());
 }
 
 void Coordinator::on_done(const Done& done, Nanoseconds time) {
@@ -317,7 +353,7 @@ std::string Coordinator::describe_progress() const {
 
 // Reports the ranks that the start waits for, once a second.
 void Coordinator::show_awaited(Nanoseconds time) {
-    if (last_shown_ == 0) last_shown_ = time;
+    if (!waits_since_) waits_since_ = last_shown_ = time;
     if (time - last_shown_ >= progress_interval) {
         sink_.waiting(awaited_ranks());
         last_shown_ = time;
@@ -331,6 +367,7 @@ void Coordinator::advance(Nanoseconds time) {
         show_awaited(time);
     } else if (phase_ == Phase::running) {
         admit_returned(time);
+        take_plan(time);
         const bool time_is_up = settings_.duration > 0 && time - start_ >= settings_.duration;
         if (time_is_up || interrupted_) manager_.stop();
         assign_events(time);

@@ -3,6 +3,10 @@
 //
 // A rank sends hello when it starts or comes back. A rank that came back becomes a member when
 // every member is connected to it, because a message to a rank that is not connected would fail.
+//
+// A run by a plan tells the launcher who is a member. If the launcher knows the fabric it answers
+// with a plan for these. Until then, and where it does not, ranks follow the steps that they have,
+// without those that were lost.
 #pragma once
 
 #include <map>
@@ -66,6 +70,9 @@ private:
     void check_memory() const;
     void admit_returned(Nanoseconds time);
     void remove(int rank, Nanoseconds time);
+    void request_plan(Nanoseconds time);
+    void take_plan(Nanoseconds time);
+    void on_plan(const std::string& line, Nanoseconds time);
     void on_done(const Done& done, Nanoseconds time);
     void on_parked(const Assignment& parked, Nanoseconds time);
     void on_damage(int rank, const Damage& damage);
@@ -98,9 +105,12 @@ private:
     std::set<int> last_reports_;
     std::vector<Loss> losses_;
     std::vector<Return> returns_;
+    std::optional<Plan> plan_;            // the last one that the launcher has sent
+    Nanoseconds plan_wanted_since_ = 0;   // by a changed membership; 0: it is not
     std::map<int, Nanoseconds> lost_at_;  // by rank that was lost
     Nanoseconds start_ = 0, last_progress_ = 0, last_built_ = 0, last_shown_ = 0;
     Nanoseconds closing_time_ = 0;  // spent on closing groups since the last batch
+    std::optional<Nanoseconds> waits_since_;  // at the start, for other ranks
     bool interrupted_ = false;
     bool has_waited_ = false;  // at the start, for a rank that is late
 };

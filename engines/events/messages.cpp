@@ -107,9 +107,13 @@ std::string get_text(Reader& in, std::size_t max_count) {
 
 std::size_t max_message_from_manager(int ranks) {
     const auto n = static_cast<std::size_t>(ranks);
-    return 1024 + 64 * sizeof(Reassignment) + n * std::max(sizeof(Epoch), sizeof(PackedSlot)) +
-           max_label;
+    const std::size_t batch =
+        64 * sizeof(Reassignment) + n * std::max(sizeof(Epoch), sizeof(PackedSlot)) + max_label;
+    return 1024 + std::max(batch, max_plan_steps(ranks) * 2 * sizeof(int));
 }
+
+// A plan needs one step for each other rank where its links suffice.
+std::size_t max_plan_steps(int ranks) { return 4 * static_cast<std::size_t>(ranks) + 64; }
 
 Bytes encode_hello(const std::string& identity) {
     return Writer(MessageKind::hello)
@@ -126,6 +130,12 @@ Bytes encode_peer_lost(const PeerLost& lost) {
 }
 Bytes encode_damage(const Damage& damage) {
     return Writer(MessageKind::damage).put(damage).finish();
+}
+Bytes encode_plan(const Steps& steps) {
+    return Writer(MessageKind::plan)
+        .put_all(std::span(steps.to))
+        .put_all(std::span(steps.from))
+        .finish();
 }
 Bytes encode_empty(MessageKind kind) { return Writer(kind).finish(); }
 Bytes encode_slot(MessageKind kind, const SlotMessage& message) {
@@ -241,6 +251,14 @@ Batch read_batch(std::span<const std::byte> message) {
         batch.new_slots.push_back({slot.builder, slot.slot});
     batch.reassigned = in.get_all<Reassignment>(max_ranks);
     return batch;
+}
+
+Steps read_plan(std::span<const std::byte> message) {
+    Reader in(message);
+    Steps steps{.to = in.get_all<int>(max_plan_steps(max_ranks)),
+                .from = in.get_all<int>(max_plan_steps(max_ranks))};
+    if (steps.to.size() != steps.from.size()) throw_malformed();
+    return steps;
 }
 
 }  // namespace assay::events

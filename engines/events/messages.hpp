@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "events/manager.hpp"
+#include "events/schedule.hpp"
 
 namespace assay::events {
 
@@ -28,6 +29,7 @@ enum class MessageKind : std::uint16_t {
     welcome,  // this rank is a member
     members,  // the membership has changed
     batch,    // groups are assigned to builder units
+    plan,     // from the next batch on, the steps of this rank
     stop,     // the run ends
     evict,    // this rank is no longer a member
     // between units
@@ -93,6 +95,7 @@ struct BarrierMessage {
 inline constexpr std::size_t max_unit_message = 64;
 inline constexpr std::size_t max_message_to_manager = 8192;
 std::size_t max_message_from_manager(int ranks);
+std::size_t max_plan_steps(int ranks);
 // Receives from the manager that a rank has posted at a time.
 inline constexpr int manager_buffers = 2;
 
@@ -106,6 +109,7 @@ std::vector<Bytes> encode_report(const Report& report);
 Bytes encode_welcome(const Welcome& welcome);
 Bytes encode_members(const Membership& membership);
 Bytes encode_batch(const Batch& batch);
+Bytes encode_plan(const Steps& steps);
 Bytes encode_empty(MessageKind kind);
 Bytes encode_slot(MessageKind kind, const SlotMessage& message);
 Bytes encode_barrier(const BarrierMessage& message);
@@ -122,6 +126,7 @@ Report read_report(std::span<const std::byte> message);
 Welcome read_welcome(std::span<const std::byte> message);
 Membership read_members(std::span<const std::byte> message);
 Batch read_batch(std::span<const std::byte> message);
+Steps read_plan(std::span<const std::byte> message);
 SlotMessage read_slot(std::span<const std::byte> message);
 BarrierMessage read_barrier(std::span<const std::byte> message);
 

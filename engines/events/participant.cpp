@@ -135,6 +135,13 @@ void Participant::on_manager_message(std::span<const std::byte> message) {
             if (readout_) readout_->on_batch(batch);
             break;
         }
+        case MessageKind::plan: {
+            Steps steps = read_plan(message);
+            // The readout unit changes its steps between the same two batches as all others.
+            if (readout_) readout_->on_plan(std::move(steps));
+            else context_.schedule.follow(std::move(steps));
+            break;
+        }
         case MessageKind::stop: on_stop(); break;
         case MessageKind::evict:
             throw Error("this rank was cut off from another and takes part no more",

@@ -24,6 +24,7 @@ public:
           settings(settings_),
           rank(transport_.rank()),
           verify(transport_.keeps_contents()),
+          schedule(settings_.schedule_of(rank)),
           operations(transport_),
           connected(static_cast<std::size_t>(transport_.size()), true),
           reachable(connected) {
@@ -35,6 +36,7 @@ public:
     const Settings& settings;
     const int rank;
     const bool verify;  // false where messages keep no contents
+    Schedule schedule;  // of this rank; a new plan replaces that of the settings
     Membership members;
     OperationTracker operations;
     SliceCounters counters;

@@ -18,8 +18,8 @@ std::size_t produce_ahead(const Settings& settings) {
 }
 
 int send_limit(const Settings& settings) {
-    return settings.schedule.order() == Schedule::Order::all ? std::numeric_limits<int>::max()
-                                                             : settings.in_flight;
+    return settings.order == Schedule::Order::all ? std::numeric_limits<int>::max()
+                                                  : settings.in_flight;
 }
 
 // Limit of the sends in flight to one builder unit. A builder unit that many sources send to at
@@ -81,7 +81,7 @@ void Readout::on_members() {
         if (!members.has(builder)) drop_queued(builder);
     shift_order_.clear();
     if (!settings_.in_rounds())
-        for (const int to : settings_.schedule.destinations(context_.rank, readouts, builders, 0))
+        for (const int to : context_.schedule.destinations(context_.rank, readouts, builders, 0))
             if (to != no_rank) shift_order_.push_back(to);
     shift_position_ = 0;
     if (!settings_.synchronised) return;
@@ -143,7 +143,7 @@ void Readout::enqueue(std::size_t slot_index) {
     if (settings_.pull && !is_requested(slot_index)) return;
     const bool is_member =
         std::ranges::find(shift_order_, builder_of(slot_index)) != shift_order_.end();
-    if (!settings_.in_rounds() && settings_.schedule.order() == Schedule::Order::shift &&
+    if (!settings_.in_rounds() && settings_.order == Schedule::Order::shift &&
         (is_member || !settings_.pull)) {
         shift_queues_[slot_index / static_cast<std::size_t>(settings_.slots())].push_back(
             static_cast<std::uint32_t>(slot_index));
@@ -159,10 +159,16 @@ bool Readout::is_meant_for_current(const Batch& batch, int builder) const {
     return settings_.pull || context_.members.has_since(builder, batch.epoch);
 }
 
-// Puts the next group of the first batch into its slot. Returns false if none is produced yet.
+// Puts the next group of the first batch into its slot, or takes the new plan that is its turn.
+// Returns false if no group is produced yet.
 bool Readout::assign_next() {
     if (batches_.empty()) return false;
-    const std::shared_ptr<const Batch> batch = batches_.front();
+    if (auto* steps = std::get_if<Steps>(&batches_.front())) {
+        context_.schedule.follow(std::move(*steps));
+        batches_.pop_front();
+        return true;
+    }
+    const auto batch = std::get<std::shared_ptr<const Batch>>(batches_.front());
     if (next_in_batch_ < batch->reassigned.size()) {
         const Reassignment& moved = batch->reassigned[next_in_batch_++];
         const std::size_t from = slot_index(moved.from), to = slot_index(moved.to.target);
@@ -195,7 +201,7 @@ void Readout::begin_round(const Batch& batch) {
     if (batch.new_slots.empty()) return;
     const Membership& members = context_.members;
     Round round{.epoch = batch.epoch};
-    for (const int to : settings_.schedule.destinations(
+    for (const int to : context_.schedule.destinations(
              context_.rank, members.intersect(settings_.units.readouts),
              members.intersect(settings_.units.builders), batch.number)) {
         const auto placed = std::ranges::find(batch.new_slots, to, &BuilderSlot::builder);
@@ -294,7 +300,7 @@ std::uint32_t Readout::next_ready() {
     if (shift_queued_ > 0)
         if (const std::uint32_t slot_index = next_in_shift(); slot_index != none) return slot_index;
     if (ready_.empty()) return none;
-    if (settings_.schedule.order() == Schedule::Order::random)
+    if (settings_.order == Schedule::Order::random)
         std::swap(ready_.front(), ready_[random_() % ready_.size()]);
     const std::uint32_t slot_index = ready_.front();
     ready_.pop_front();

@@ -10,6 +10,7 @@
 #include <deque>
 #include <memory>
 #include <random>
+#include <variant>
 
 #include "events/barrier.hpp"
 #include "events/rank_context.hpp"
@@ -24,7 +25,9 @@ public:
     Readout(RankContext& context, Builder* local);
 
     void start(std::uint64_t next_group, Nanoseconds time);
-    void on_batch(std::shared_ptr<const Batch> batch) { batches_.push_back(std::move(batch)); }
+    void on_batch(std::shared_ptr<const Batch> batch) { batches_.emplace_back(std::move(batch)); }
+    // The steps of the batches that follow.
+    void on_plan(Steps steps) { batches_.emplace_back(std::move(steps)); }
     void on_members();
     // A builder unit requests the group of its slot.
     void on_request(int builder, const SlotMessage& request);
@@ -88,7 +91,7 @@ private:
     // Pull, by slot index: the number of the requested group + 1; 0: none.
     std::vector<std::uint64_t> requested_group_;
     std::deque<std::uint32_t> unassigned_;  // produced and not assigned
-    std::deque<std::shared_ptr<const Batch>> batches_;
+    std::deque<std::variant<std::shared_ptr<const Batch>, Steps>> batches_;
     std::size_t next_in_batch_ = 0;  // index in the first batch
     std::uint64_t next_group_ = 0, assigned_events_ = 0;
     Nanoseconds input_start_ = 0, input_stopped_at_ = 0;  // stopped at: 0 while it runs

@@ -33,7 +33,7 @@ Json Results::params() const {
     static constexpr const char* orders[] = {"shift", "random", "all", "file"};
     static constexpr const char* policies[] = {"drop", "mark", "wait"};
     Json params = {{"protocol", settings_.pull ? "pull" : "push"},
-                   {"schedule", orders[static_cast<int>(settings_.schedule.order())]},
+                   {"schedule", orders[static_cast<int>(settings_.order)]},
                    {"synchronised", settings_.synchronised},
                    {"fragment", settings_.fragment},
                    {"credits", settings_.credits},
@@ -117,6 +117,10 @@ void Results::write_no_resume(int rank) {
 
 void Results::write_return(int rank, double seconds) {
     emit_single("return", seconds, {}, {{"lost", label(rank)}});
+}
+
+void Results::write_replan(double seconds, std::size_t steps) {
+    emit_single("replan", seconds, {}, {{"steps", steps}});
 }
 
 void Results::write_rates(const Slices& all) {

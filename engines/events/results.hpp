@@ -29,6 +29,7 @@ public:
     void write_no_resume(int rank);
     // `seconds`: from the loss of the rank until it took part again.
     void write_return(int rank, double seconds);
+    void write_replan(double seconds, std::size_t steps);
     // B/s of the last slice; 0 if none has ended.
     double last_rate() const { return last_rate_; }
     // The builder unit that received least from others in the last slice.

@@ -1,10 +1,11 @@
-// The orders of transfers, and the reader of schedule files.
+// The orders of transfers, and the reader of plans.
 #include "events/schedule.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <random>
 
 #include "core/error.hpp"
@@ -19,9 +20,13 @@ std::size_t position(const std::vector<int>& ranks, int rank) {
     return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
+[[noreturn]] void throw_no_rank(const std::string& location, std::string_view text, int ranks) {
+    throw Error(fmt::format("{}: \"{}\" is not a rank", location, printable(std::string(text))),
+                fmt::format("give 0 to {}, or -1 for none", ranks - 1));
+}
+
 std::vector<int> read_step(std::string_view line, const std::string& location, int ranks) {
     std::vector<int> step;
-    std::vector<bool> used(static_cast<std::size_t>(ranks));
     for (std::size_t i = 0; i < line.size();) {
         if (line[i] == ' ' || line[i] == '\t' || line[i] == '\r' || line[i] == ',') {
             ++i;
@@ -30,27 +35,60 @@ std::vector<int> read_step(std::string_view line, const std::string& location, i
         const std::size_t end = std::min(line.find_first_of(" \t\r,", i), line.size());
         int destination = 0;
         const auto [rest, error] = std::from_chars(line.data() + i, line.data() + end, destination);
-        if (error != std::errc() || rest != line.data() + end || destination < no_rank ||
-            destination >= ranks)
-            throw Error(
-                fmt::format(
-                    "{}: \"{}\" is not a rank", location,
-                    printable(std::string(line.substr(i, std::min<std::size_t>(end - i, 20))))),
-                fmt::format("give 0 to {}, or -1 for none", ranks - 1));
-        if (destination != no_rank) {
-            if (used[static_cast<std::size_t>(destination)])
-                throw Error(fmt::format("{}: two ranks send to rank {}", location, destination),
-                            "give each rank at most one source in a step");
-            used[static_cast<std::size_t>(destination)] = true;
-        }
+        if (error != std::errc() || rest != line.data() + end)
+            throw_no_rank(location, line.substr(i, std::min<std::size_t>(end - i, 20)), ranks);
         step.push_back(destination);
         i = end;
     }
-    if (step.size() != static_cast<std::size_t>(ranks))
-        throw Error(fmt::format("{}: {} destinations for {} ranks", location, step.size(), ranks),
-                    "plan the schedule for as many hosts as ranks are started");
     return step;
 }
+
+// Checks a plan step by step.
+class Pairs {
+public:
+    explicit Pairs(int ranks) : n_(static_cast<std::size_t>(ranks)), met_(n_ * n_) {}
+
+    // Makes a rank that sends to itself idle: it serves itself without the network.
+    void add(std::vector<int>& step, const std::string& location) {
+        if (step.size() != n_)
+            throw Error(fmt::format("{}: {} destinations for {} ranks", location, step.size(), n_),
+                        "plan the schedule for as many hosts as ranks are started");
+        std::vector<bool> used(n_);
+        for (std::size_t source = 0; source < n_; ++source) {
+            const int to = step[source];
+            if (to == no_rank) continue;
+            if (to < 0 || static_cast<std::size_t>(to) >= n_)
+                throw_no_rank(location, std::to_string(to), static_cast<int>(n_));
+            const auto destination = static_cast<std::size_t>(to);
+            if (used[destination])
+                throw Error(fmt::format("{}: two ranks send to rank {}", location, to),
+                            "give each rank at most one source in a step");
+            used[destination] = true;
+            if (destination == source) {
+                step[source] = no_rank;
+                continue;
+            }
+            const std::size_t pair = source * n_ + destination;
+            if (met_[pair])
+                throw Error(
+                    fmt::format("{}: rank {} sends to rank {} a second time", location, source, to),
+                    "list each pair of ranks once");
+            met_[pair] = true;
+        }
+    }
+
+    void require_all(const std::string& source) const {
+        for (std::size_t pair = 0; pair < met_.size(); ++pair)
+            if (!met_[pair] && pair / n_ != pair % n_)
+                throw Error(
+                    fmt::format("{}: rank {} never sends to rank {}", source, pair / n_, pair % n_),
+                    "list each pair of ranks once");
+    }
+
+private:
+    std::size_t n_;
+    std::vector<bool> met_;  // [source * ranks + destination]
+};
 
 }  // namespace
 
@@ -60,10 +98,9 @@ Schedule::Order Schedule::parse_order(std::string_view name) {
     throw Error(fmt::format("--schedule {}: unknown", name), "give shift, random, all or file");
 }
 
-Schedule Schedule::from_text(std::string_view text, const std::string& file, int ranks) {
-    Schedule schedule(Order::file, 0);
-    const auto n = static_cast<std::size_t>(ranks);
-    std::vector<bool> sent(n * n);
+Plan Plan::from_text(std::string_view text, const std::string& file, int ranks) {
+    Plan plan;
+    Pairs pairs(ranks);
     int number = 0;
     for (std::size_t begin = 0; begin < text.size(); ++number) {
         const std::size_t end = std::min(text.find('\n', begin), text.size());
@@ -73,26 +110,32 @@ Schedule Schedule::from_text(std::string_view text, const std::string& file, int
         if (content == std::string_view::npos || line[content] == '#') continue;
         const std::string location = fmt::format("{}, line {}", file, number + 1);
         std::vector<int> step = read_step(line, location, ranks);
-        for (std::size_t source = 0; source < n; ++source) {
-            if (step[source] == no_rank) continue;
-            if (step[source] == static_cast<int>(source)) {
-                step[source] = no_rank;  // a rank serves itself without the network
-                continue;
-            }
-            const std::size_t pair = source * n + static_cast<std::size_t>(step[source]);
-            if (sent[pair])
-                throw Error(fmt::format("{}: rank {} sends to rank {} a second time", location,
-                                        source, step[source]),
-                            "list each pair of ranks once");
-            sent[pair] = true;
-        }
-        schedule.steps_.push_back(std::move(step));
+        pairs.add(step, location);
+        plan.steps_.push_back(std::move(step));
     }
-    for (std::size_t pair = 0; pair < n * n; ++pair)
-        if (!sent[pair] && pair / n != pair % n)
-            throw Error(fmt::format("{}: rank {} never sends to rank {}", file, pair / n, pair % n),
-                        "list each pair of ranks once");
-    return schedule;
+    pairs.require_all(file);
+    return plan;
+}
+
+Plan Plan::from_steps(std::vector<std::vector<int>> steps, const std::string& source, int ranks) {
+    Plan plan;
+    Pairs pairs(ranks);
+    for (std::size_t number = 0; number < steps.size(); ++number)
+        pairs.add(steps[number], fmt::format("{}, step {}", source, number + 1));
+    pairs.require_all(source);
+    plan.steps_ = std::move(steps);
+    return plan;
+}
+
+Steps Plan::of(int rank) const {
+    Steps own;
+    for (const std::vector<int>& step : steps_) {
+        own.to.push_back(step[static_cast<std::size_t>(rank)]);
+        const auto source = std::ranges::find(step, rank);
+        own.from.push_back(source == step.end() ? no_rank
+                                                : static_cast<int>(source - step.begin()));
+    }
+    return own;
 }
 
 std::vector<int> Schedule::destinations(int readout, const std::vector<int>& readouts,
@@ -101,14 +144,11 @@ std::vector<int> Schedule::destinations(int readout, const std::vector<int>& rea
     const std::size_t n = builders.size(), i = position(readouts, readout);
     std::vector<int> steps;
     if (order_ == Order::file) {
-        steps.reserve(steps_.size() + 1);
+        steps.reserve(steps_.to.size() + 1);
         const bool folded = std::ranges::binary_search(builders, readout);
         steps.push_back(folded ? readout : no_rank);
-        for (const std::vector<int>& step : steps_) {
-            const int to = step[static_cast<std::size_t>(readout)];
-            steps.push_back(to != no_rank && std::ranges::binary_search(builders, to) ? to
-                                                                                      : no_rank);
-        }
+        for (const int to : steps_.to)
+            steps.push_back(std::ranges::binary_search(builders, to) ? to : no_rank);
     } else if (order_ == Order::random) {
         steps = builders;
         std::seed_seq seeds{seed_, round, static_cast<std::uint64_t>(readout)};
@@ -130,9 +170,9 @@ std::vector<int> Schedule::sources(int builder, const std::vector<int>& readouts
     std::vector<int> order;
     if (order_ == Order::file) {
         if (std::ranges::binary_search(readouts, builder)) order.push_back(builder);
-        for (const std::vector<int>& step : steps_)
-            for (const int source : readouts)
-                if (step[static_cast<std::size_t>(source)] == builder) order.push_back(source);
+        std::ranges::copy_if(steps_.from, std::back_inserter(order), [&](int source) {
+            return std::ranges::binary_search(readouts, source);
+        });
     } else if (order_ == Order::random) {
         order = readouts;
         std::seed_seq seeds{seed_, round, static_cast<std::uint64_t>(builder)};

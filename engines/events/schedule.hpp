@@ -5,8 +5,9 @@
 //           that no step has two sources for one builder unit
 //   random  every unit in a random order of its own, seeded
 //   all     no order: all transfers at once
-//   file    the steps of a file, as `assay fabric schedule` writes them; units that are not members
-//           are left out, which keeps the steps free of conflicts
+//   file    the steps of a plan, from a file as `assay fabric schedule` writes it or, after ranks
+//           were lost, from the launcher; units that are not members are left out, which keeps the
+//           steps free of conflicts
 #pragma once
 
 #include <cstdint>
@@ -18,21 +19,45 @@ namespace assay::events {
 
 inline constexpr int no_rank = -1;
 
+// A plan as one rank follows it: in each step, whom it sends to and whom it receives from; no_rank:
+// nobody.
+struct Steps {
+    std::vector<int> to, from;
+};
+
+// An exchange in steps, in which each rank sends to each other rank exactly once, and no step has
+// two sources for a destination.
+class Plan {
+public:
+    Plan() = default;
+    // The text of a file. Each line is a step: the destinations of rank 0, 1, ..., no_rank for
+    // none; '#' begins a comment. Throws Error with the line number.
+    static Plan from_text(std::string_view text, const std::string& file, int ranks);
+    // steps[step][rank] are the destinations. Throws Error.
+    static Plan from_steps(std::vector<std::vector<int>> steps, const std::string& source,
+                           int ranks);
+
+    std::size_t size() const { return steps_.size(); }
+    Steps of(int rank) const;
+
+private:
+    std::vector<std::vector<int>> steps_;
+};
+
 class Schedule {
 public:
     enum class Order : std::uint8_t { shift, random, all, file };
 
     // Throws Error for an unknown name.
     static Order parse_order(std::string_view name);
-    Schedule(Order order, std::uint64_t seed) : order_(order), seed_(seed) {}
-    // The schedule in the text of a file. Each line is a step: the destinations of rank 0, 1, ...,
-    // -1 for none; '#' begins a comment. Throws Error with the line number unless each rank sends
-    // to each other rank exactly once and no step has two sources for a destination.
-    static Schedule from_text(std::string_view text, const std::string& file, int ranks);
+    Schedule(Order order, std::uint64_t seed, Steps steps = {})
+        : order_(order), seed_(seed), steps_(std::move(steps)) {}
 
     Order order() const { return order_; }
+    // From the next call on, the steps of the own rank.
+    void follow(Steps steps) { steps_ = std::move(steps); }
     // The destination of `readout` in each step of `round`; `no_rank` in idle steps. All readout
-    // units have equally many steps.
+    // units have equally many steps. A plan knows the own rank alone.
     std::vector<int> destinations(int readout, const std::vector<int>& readouts,
                                   const std::vector<int>& builders, std::uint64_t round) const;
     // The readout units in the order in which `builder` asks them.
@@ -42,7 +67,7 @@ public:
 private:
     Order order_;
     std::uint64_t seed_ = 0;
-    std::vector<std::vector<int>> steps_;  // of a file: [step][rank]
+    Steps steps_;  // of the own rank, if the order is a plan's
 };
 
 }  // namespace assay::events

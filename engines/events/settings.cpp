@@ -47,15 +47,13 @@ bool is_second_choice(const Options& options, const char* name, const char* firs
     return value == second;
 }
 
-Schedule read_schedule(const Options& options, int ranks, std::uint64_t seed) {
-    const Schedule::Order order = Schedule::parse_order(options.text("schedule"));
+Plan read_plan(const Options& options, int ranks, Schedule::Order order) {
     const std::string& path = options.text("schedule_file");
     if ((order == Schedule::Order::file) == path.empty())
         throw Error(path.empty() ? "--schedule file: no file"
                                  : fmt::format("--schedule-file {}: not used", path),
                     "give both: --schedule file --schedule-file exchange/schedule.txt");
-    if (order == Schedule::Order::file) return Schedule::from_text(read_text(path), path, ranks);
-    return {order, seed};
+    return path.empty() ? Plan() : Plan::from_text(read_text(path), path, ranks);
 }
 
 Nanoseconds nanoseconds(double s) { return static_cast<Nanoseconds>(std::llround(s * 1e9)); }
@@ -98,6 +96,7 @@ Settings read_settings(const Options& options, int ranks) {
                       : Sizes::read(read_text(sizes_file), sizes_file, sources, seed);
     const std::uint32_t events_per_message =
         sizes_file.empty() ? 1 : fitting_events(fragment, sizes, sources);
+    const Schedule::Order order = Schedule::parse_order(options.text("schedule"));
     Settings settings{
         .pull = is_second_choice(options, "protocol", "push", "pull"),
         .synchronised = options.flag("synchronised"),
@@ -115,7 +114,9 @@ Settings read_settings(const Options& options, int ranks) {
         .timeout = nanoseconds(options.real("timeout")),
         .yield_after = options.integer("yield_us") * 1000,
         .units = std::move(units),
-        .schedule = read_schedule(options, ranks, seed),
+        .order = order,
+        .seed = seed,
+        .plan = read_plan(options, ranks, order),
         .format = {std::move(sizes), seed, !options.flag("no_verify")},
         .events_per_message = events_per_message,
     };
@@ -124,7 +125,7 @@ Settings read_settings(const Options& options, int ranks) {
     if (settings.pull && settings.synchronised)
         throw Error("--synchronised --protocol pull: builder units ask in their own order",
                     "give --protocol push, or leave out --synchronised");
-    if (settings.synchronised && settings.schedule.order() == Schedule::Order::all)
+    if (settings.synchronised && settings.order == Schedule::Order::all)
         throw Error("--synchronised --schedule all: there are no steps", "give --schedule shift");
     return settings;
 }

@@ -24,13 +24,18 @@ struct Settings {
     std::uint64_t events;      // 0: until `duration`
     Nanoseconds slice, timeout, yield_after;
     Units units;
-    Schedule schedule;
+    Schedule::Order order;
+    std::uint64_t seed;  // of a random order
+    Plan plan;           // if the order is a plan's
     Format format;
     std::uint32_t events_per_message;
 
+    Schedule schedule_of(int rank) const {
+        return {order, seed, order == Schedule::Order::file ? plan.of(rank) : Steps{}};
+    }
     // Whether groups are assigned in rounds: to all builder units at the same time, and sent step
     // by step.
-    bool in_rounds() const { return synchronised || schedule.order() == Schedule::Order::file; }
+    bool in_rounds() const { return synchronised || order == Schedule::Order::file; }
     // Events that a builder unit has memory for. With policy wait, an event that waits for a source
     // to come back holds no credit, so that another can be gathered meanwhile.
     int slots() const { return policy == Policy::wait ? 2 * credits : credits; }

@@ -53,6 +53,8 @@ struct Faults {
     std::vector<Stall> stalls;
     // By rank: the number of posted operations after which it blocks until the job ends.
     std::map<int, std::uint64_t> silent_after;
+    // What the launcher sends to rank 0; see Transport::launcher_line().
+    std::function<std::optional<std::string>()> launcher_line;
     // Time does not advance while a rank runs. When all ranks wait, it advances to the next
     // completion; if there is none, in steps until a rank's time limit expires.
     bool simulated_time = false;

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -100,6 +101,8 @@ public:
     // operation in flight with it fails, and its buffer may be used again. Operations that are
     // posted to a lost peer fail at the next call.
     virtual void poll_failed(std::vector<Ticket>& /*failed*/) {}
+    // The next line that the launcher has sent to this rank since the start, if one has arrived.
+    virtual std::optional<std::string> launcher_line() { return std::nullopt; }
     // For measurements that need every rank, while they wait: throws Error if one was lost.
     virtual void check_peers() const {}
 

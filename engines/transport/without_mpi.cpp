@@ -24,6 +24,7 @@
 #include "core/error.hpp"
 #include "core/record.hpp"
 #include "transport/check.hpp"
+#include "transport/direct/launcher_lines.hpp"
 #include "transport/direct/peer_transport.hpp"
 #include "transport/direct/rendezvous.hpp"
 #include "transport/flows/flows.hpp"
@@ -51,7 +52,6 @@ constexpr std::array transport_types{TransportType{"tcp", tcp_transport},
 constexpr Nanoseconds leader_margin = 5'000'000'000;  // for rank 0 to say first who is missing
 constexpr Nanoseconds table_margin =
     60'000'000'000;  // beyond the start limit: the launcher ends it
-constexpr useconds_t end_grace_us = 3'000'000;
 
 int read_variable(const char* variable, int min, int max, std::optional<int> fallback = {}) {
     const char* text = std::getenv(variable);
@@ -80,21 +80,6 @@ const TransportType& find_transport(const std::string& name) {
     throw Error(fmt::format("no transport is called '{}'", name), "choose one of " + names);
 }
 
-// Ends this process when standard input ends. The launcher keeps it open until the launcher ends,
-// and then nobody reads the results.
-void end_with_launcher() {
-    std::thread([] {
-        std::array<char, 256> ignored;
-        for (;;) {
-            const ssize_t n = read(STDIN_FILENO, ignored.data(), ignored.size());
-            if (n > 0 || (n < 0 && errno == EINTR)) continue;
-            kill(getpid(), SIGTERM);
-            usleep(end_grace_us);
-            _exit(130);
-        }
-    }).detach();
-}
-
 // Connects to the other ranks and runs `body` as one of them.
 void run_rank(const std::string& name, const std::function<void(Transport&)>& body) {
     const TransportType& type = find_transport(name);
@@ -110,7 +95,7 @@ void run_rank(const std::string& name, const std::function<void(Transport&)>& bo
         throw Error("standard output is closed", "start ranks through 'assay'");
     Membership self =
         read_membership(read_line_within(STDIN_FILENO, start_limit + table_margin), rank, ranks);
-    end_with_launcher();
+    const std::shared_ptr<LauncherLines> lines = LauncherLines::read_from(STDIN_FILENO);
     MeshSettings settings;
     settings.transport = name;
     settings.heartbeat_limit = Nanoseconds{heartbeat_ms} * 3'000'000;
@@ -118,6 +103,7 @@ void run_rank(const std::string& name, const std::function<void(Transport&)>& bo
     settings.on_waiting = [](std::span<const int> missing) { Sink().waiting(missing); };
     const std::unique_ptr<PeerTransport> transport =
         type.make(std::move(listener), std::move(self), std::move(settings));
+    transport->set_launcher(lines);
     transport->connect();
     body(*transport);
     transport->leave();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/direct/launcher_lines.hpp"
 #include "transport/direct/mesh.hpp"
 #include "transport/direct/tickets.hpp"
 #include "transport/transport.hpp"
@@ -32,6 +33,10 @@ public:
     std::string library() const override { return name_; }
     int incarnation() const final { return mesh_.incarnation(); }
     bool survives() const final { return true; }
+    void set_launcher(std::shared_ptr<LauncherLines> lines) { launcher_ = std::move(lines); }
+    std::optional<std::string> launcher_line() final {
+        return launcher_ ? launcher_->take() : std::nullopt;
+    }
     void peer_changes(std::vector<PeerChange>& changes) final;
     void check_peers() const override;
 
@@ -110,6 +115,7 @@ private:
     const std::string name_;
     Tickets tickets_;
     Mesh mesh_;
+    std::shared_ptr<LauncherLines> launcher_;
     std::vector<Ticket> leave_receives_;  // of each peer: the receive of its last message
     std::vector<PeerChange> changes_;
     struct Loss {

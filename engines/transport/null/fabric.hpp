@@ -55,6 +55,9 @@ public:
     // After Killed: if the rank comes back, waits until then and returns true.
     bool restart(int rank);
     bool survives() const { return !faults_.deaths.empty(); }
+    std::optional<std::string> launcher_line(int rank) const {
+        return rank == 0 && faults_.launcher_line ? faults_.launcher_line() : std::nullopt;
+    }
     void changes(int rank, std::vector<PeerChange>& changes);
     void failed(int rank, std::vector<Ticket>& tickets);
     void wake_at(int rank, Nanoseconds time) {

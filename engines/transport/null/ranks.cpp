@@ -40,6 +40,7 @@ public:
         fabric_.changes(rank_, changes);
     }
     void poll_failed(std::vector<Ticket>& failed) override { fabric_.failed(rank_, failed); }
+    std::optional<std::string> launcher_line() override { return fabric_.launcher_line(rank_); }
     std::byte* create_window(std::size_t bytes) override {
         return fabric_.create_window(rank_, bytes);
     }

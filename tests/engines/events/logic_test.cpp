@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -41,15 +42,15 @@ std::string shift_file(int n) {
     return text;
 }
 
-// Checks that a schedule has every pair of readout and builder unit once, that no destination has
-// two sources in one step (`without_conflicts`), and that sources() is the inverse of
-// destinations().
-void check_cover(const Schedule& schedule, const std::vector<int>& readouts,
+// Checks that the schedules of all ranks have every pair of readout and builder unit once, that no
+// destination has two sources in one step (`without_conflicts`), and that sources() is the inverse
+// of destinations().
+void check_cover(const std::function<Schedule(int)>& of_rank, const std::vector<int>& readouts,
                  const std::vector<int>& builders, bool without_conflicts) {
     std::map<std::pair<std::size_t, int>, int> arrivals;
     std::size_t steps = 0;
     for (const int from : readouts) {
-        const auto order = schedule.destinations(from, readouts, builders, 3);
+        const auto order = of_rank(from).destinations(from, readouts, builders, 3);
         if (steps == 0) steps = order.size();
         CHECK(order.size() == steps);
         std::vector<int> served;
@@ -63,7 +64,7 @@ void check_cover(const Schedule& schedule, const std::vector<int>& readouts,
     }
     for (const auto& [arrival, n] : arrivals) CHECK((n == 1 || !without_conflicts));
     for (const int to : builders) {
-        auto sources = schedule.sources(to, readouts, builders, 3);
+        auto sources = of_rank(to).sources(to, readouts, builders, 3);
         std::ranges::sort(sources);
         CHECK(sources == readouts);
     }
@@ -76,17 +77,21 @@ TEST_CASE("a schedule serves each pair once, also with the ranks that are left")
     for (int n = 2; n < 24; ++n) {
         const std::vector<int> members = random_subset(random, n, 2);
         const std::vector<int> builders = random_subset(random, n, 1);
-        check_cover({Schedule::Order::shift, 1}, members, members, true);
-        check_cover({Schedule::Order::shift, 1}, members, builders, true);
-        check_cover({Schedule::Order::random, 1}, members, members, false);
-        check_cover(Schedule::from_text(shift_file(n), "f", n), members, members, true);
+        const auto shift = [](int) { return Schedule(Schedule::Order::shift, 1); };
+        check_cover(shift, members, members, true);
+        check_cover(shift, members, builders, true);
+        check_cover([](int) { return Schedule(Schedule::Order::random, 1); }, members, members,
+                    false);
+        const Plan plan = Plan::from_text(shift_file(n), "f", n);
+        check_cover([&](int rank) { return Schedule(Schedule::Order::file, 1, plan.of(rank)); },
+                    members, members, true);
     }
 }
 
 TEST_CASE("a schedule file is refused with its line") {
     const auto refusal_of = [](const std::string& text) {
         try {
-            Schedule::from_text(text, "f", 3);
+            Plan::from_text(text, "f", 3);
         } catch (const Error& error) {
             return std::string(error.what());
         }
@@ -100,6 +105,14 @@ TEST_CASE("a schedule file is refused with its line") {
     CHECK(refusal_of("1 2 0\n1 2 0\n") == "f, line 2: rank 0 sends to rank 1 a second time");
     CHECK(refusal_of("1 2 0\n") == "f: rank 0 never sends to rank 2");
     CHECK(refusal_of("") == "f: rank 0 never sends to rank 1");
+}
+
+TEST_CASE("a plan without a pair, or with a rank that does not exist, is refused") {
+    CHECK(Plan::from_steps({{1, 0}, {-1, -1}}, "p", 2).size() == 2);
+    CHECK_THROWS_WITH(Plan::from_steps({{1, -1}}, "p", 2), "p: rank 1 never sends to rank 0");
+    CHECK_THROWS_WITH(Plan::from_steps({{1, 2}}, "p", 2), "p, step 1: \"2\" is not a rank");
+    CHECK_THROWS_WITH(Plan::from_steps({{1, -2}}, "p", 2), "p, step 1: \"-2\" is not a rank");
+    CHECK_THROWS_WITH(Plan::from_steps({{1}}, "p", 2), "p, step 1: 1 destinations for 2 ranks");
 }
 
 TEST_CASE("sizes have the given mean and bound, and are functions of source and event") {

@@ -4,7 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <unistd.h>
+
 #include <exception>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,6 +32,7 @@ public:
         const Ticket ticket = posted_++;
         ++in_flight[peer];
         ++sends[peer];
+        order.push_back(peer);
         sent_[ticket] = peer;
         return ticket;
     }
@@ -58,6 +62,7 @@ public:
     [[noreturn]] void abort(int) override { throw std::exception(); }
 
     std::map<int, int> in_flight, sends;  // by peer
+    std::vector<int> order;               // of the peers that were sent to
 
 private:
     Ticket posted_ = 0;
@@ -85,6 +90,15 @@ struct PlantedReadout {
         batch->epoch = context.members.epoch;
         batch->first = assigned++;
         batch->new_slots = {{builder, slot}};
+        readout.on_batch(std::move(batch));
+    }
+    // A round: a group for each other rank.
+    void assign_all(std::uint16_t slot) {
+        auto batch = std::make_shared<Batch>();
+        batch->epoch = context.members.epoch;
+        batch->first = assigned;
+        for (int builder = 1; builder < ranks; ++builder, ++assigned)
+            batch->new_slots.push_back({builder, slot});
         readout.on_batch(std::move(batch));
     }
     // The rank is lost (epoch 0) or a member since `epoch`.
@@ -195,6 +209,26 @@ TEST_CASE(
     planted.readout.on_request(1, {0, 0, 0, 0});
     planted.advance();
     CHECK(planted.transport.in_flight[1] == 1);
+}
+
+TEST_CASE("a new plan counts from the batch on that follows it") {
+    const std::string file = "/tmp/assay-test-steps-" + std::to_string(getpid());
+    std::ofstream(file) << "1 2 3 4 0\n2 3 4 0 1\n3 4 0 1 2\n4 0 1 2 3\n";
+    PlantedReadout planted(
+        {"--credits", "3", "--in-flight", "100", "--schedule", "file", "--schedule-file", file});
+    unlink(file.c_str());
+    planted.assign_all(0);
+    planted.readout.on_plan({.to = {3, 1, no_rank, 4, 2}, .from = {1, 2, no_rank, 3, 4}});
+    planted.assign_all(1);
+    planted.advance();
+    CHECK(planted.transport.order == std::vector<int>{1, 2, 3, 4, 3, 1, 4, 2});
+    planted.readout.on_plan(read_plan(encode_plan({.to = {4, 3, 2, 1}, .from = {1, 2, 3, 4}})));
+    planted.transport.order.clear();
+    planted.assign_all(2);
+    planted.advance();
+    CHECK(planted.transport.order == std::vector<int>{4, 3, 2, 1});
+    CHECK(planted.context.schedule.sources(0, {1, 2, 3, 4}, {0}, 1) ==
+          std::vector<int>{1, 2, 3, 4});
 }
 
 TEST_CASE("a readout unit that waits asks to be woken while groups wait for production") {
