@@ -317,7 +317,7 @@ std::string Coordinator::describe_progress() const {
 
 // Reports the ranks that the start waits for, once a second.
 void Coordinator::show_awaited(Nanoseconds time) {
-    if (last_shown_ == 0) last_shown_ = time;
+    if (!waits_since_) waits_since_ = last_shown_ = time;
     if (time - last_shown_ >= progress_interval) {
         sink_.waiting(awaited_ranks());
         last_shown_ = time;

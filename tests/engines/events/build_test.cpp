@@ -181,7 +181,8 @@ TEST_CASE("the start names the ranks that it waits for") {
     for (const Json& record : run.records)
         if (record["kind"] == "waiting") waits.push_back(record["ranks"]);
     REQUIRE(waits.size() >= 2);
-    CHECK(waits.front() == std::vector<int>{2});
+    // The other rank's hello may be behind it.
+    CHECK(waits.front().back() == 2);
     CHECK(waits.back().empty());
 }
 
