@@ -109,7 +109,7 @@ private:
     Nanoseconds plan_wanted_since_ = 0;   // by a changed membership; 0: it is not
     std::map<int, Nanoseconds> lost_at_;  // by rank that was lost
     Nanoseconds start_ = 0, last_progress_ = 0, last_built_ = 0, last_shown_ = 0;
-    Nanoseconds closing_time_ = 0;  // spent on closing groups since the last batch
+    Nanoseconds closing_time_ = 0;            // spent on closing groups since the last batch
     std::optional<Nanoseconds> waits_since_;  // at the start, for other ranks
     bool interrupted_ = false;
     bool has_waited_ = false;  // at the start, for a rank that is late
