@@ -17,7 +17,8 @@ from assay.records.units import format_size
 
 BUILD, ALLTOALL, TUNE = "events.build", "events.alltoall", "events.tune"
 # Parameters that differ between records of one ``Building``; all others identify it.
-RECORD_PARAMS = {"direction", "lost", "returned", "stayed", "waiting_for"}
+RECORD_PARAMS = {"direction", "lost", "returned", "stayed", "steps", "waiting_for"}
+BETWEEN_SLICES = ("resume", "return", "replan")
 RANK_METRICS = ("rank_throughput", "backpressure")
 WRONG_FRAGMENTS = (
     "fragments_corrupt",
@@ -58,6 +59,7 @@ class Building:
     ranks: list[Measurement] = field(default_factory=list)  # rank_throughput, backpressure: one for each rank
     resumes: list[Measurement] = field(default_factory=list)  # one for each death
     returns: list[Measurement] = field(default_factory=list)  # one for each rank that came back
+    replans: list[Measurement] = field(default_factory=list)  # one for each new plan that was followed
     slices: list[Slice] = field(default_factory=list)
 
     def count(self, metric: str) -> float | None:
@@ -105,8 +107,8 @@ def buildings(records: Iterable[AnyRecord]) -> list[Building]:
         elif record.name == BUILD:
             building = _building_of(record, by_params)
             _add(building, record)
-            # Records of deaths and returns come between slices; any other record ends them.
-            if record.metric not in ("resume", "return") and pending:
+            # Records of deaths, returns and new plans come between slices; any other record ends them.
+            if record.metric not in BETWEEN_SLICES and pending:
                 building.slices += _slices(pending)
                 pending = {}
     if pending:
@@ -125,6 +127,8 @@ def _add(building: Building, record: Measurement) -> None:
         building.resumes.append(record)
     elif record.metric == "return":
         building.returns.append(record)
+    elif record.metric == "replan":
+        building.replans.append(record)
     elif record.metric in RANK_METRICS:
         building.ranks.append(record)
     else:

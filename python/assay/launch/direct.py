@@ -54,6 +54,7 @@ class Job(Struct):
     restart_s: float | None = None
     heartbeat_ms: int = 0  # a peer that is silent for three of these is lost; 0: the engine's default, 50
     start_s: int = 0  # for a rank that is late at the start; 0: the engine's default, 60
+    planner: list[str] = []  # a program that answers each line of members with a plan, see ``ranks``
 
     def site_of_job(self) -> Site:
         if self.site == "lab":
@@ -74,6 +75,7 @@ class Direct:
         interface: str = "",
         heartbeat_ms: int = 0,
         start_s: int = 0,
+        planner: Sequence[str] = (),
     ) -> None:
         check_transport(transport)
         self.name = transport
@@ -82,6 +84,7 @@ class Direct:
         self.interface = interface
         self.heartbeat_ms = heartbeat_ms
         self.start_s = start_s
+        self.planner = planner
 
     def program(self) -> str | None:
         return None
@@ -105,6 +108,7 @@ class Direct:
             restart_s=self.restart_s,
             heartbeat_ms=self.heartbeat_ms,
             start_s=self.start_s,
+            planner=list(self.planner),
         )
         return [sys.executable, "-m", MODULE, msgspec.json.encode(job).decode()]
 

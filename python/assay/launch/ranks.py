@@ -4,6 +4,9 @@ Each rank listens on a port that the kernel chose, and reports it (``listening``
 gets one line on its standard input: the addresses of all ranks and a token of the job, by which the ranks recognise
 each other. The token is neither on a command line nor sent between ranks. The standard input then stays open; its end
 tells a rank that its output is not read any more.
+
+When ranks are lost or come back, rank 0 may report who is there (``members``). The job's planner, if it has one, gets
+that line, and its answer goes to rank 0.
 """
 
 from __future__ import annotations
@@ -89,6 +92,7 @@ class Ranks:
         self._lines: queue.SimpleQueue[tuple[int, int, bytes | None]] = queue.SimpleQueue()
         self._kill_at: float | None = None  # when the remaining ranks are killed; None: the job is not ending
         self._code = 0
+        self._planner: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """Raises UserError if a rank cannot be started."""
@@ -98,6 +102,7 @@ class Ranks:
             for rank in self._ranks:
                 self._start(rank)
             threading.Thread(target=self._read_requests, daemon=True).start()
+            self._start_planner()
             while any(rank.runs or rank.restart_at for rank in self._ranks):
                 with contextlib.suppress(queue.Empty):
                     self._handle_line(*self._lines.get(timeout=POLL_S))
@@ -138,6 +143,18 @@ class Ranks:
             self._lines.put((number, incarnation, line))
         self._lines.put((number, incarnation, None))
 
+    def _start_planner(self) -> None:
+        """Its death does not end the job: it says why on standard error, and the ranks keep the plan they have."""
+        if self.job.planner:
+            self._planner = subprocess.Popen(
+                self.job.planner, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
+            threading.Thread(target=self._pass_plans, args=(self._planner.stdout,), daemon=True).start()
+
+    def _pass_plans(self, plans: IO[bytes]) -> None:
+        for line in plans:
+            _send(self._ranks[0].process, line)
+
     def _read_requests(self) -> None:
         for line in sys.stdin.buffer:
             with contextlib.suppress(msgspec.MsgspecError):
@@ -165,6 +182,8 @@ class Ranks:
         elif line.startswith(b'{"kind":"listening"'):
             self._write(rank.hello)
             self._handle_listening(rank, line)
+        elif number == 0 and line.startswith(b'{"kind":"members"'):
+            _send(self._planner, line)
         elif self.job.survive and number > 0 and rank.has_table and line.startswith(b'{"kind":"failure"'):
             # The other ranks go on. A host that is cut off reports all others as lost; rank 0 decides how the job ends.
             print(
@@ -211,10 +230,7 @@ class Ranks:
             for peer in self._ranks
         ]
         line = {"kind": "peers", "token": self._token, "incarnation": rank.incarnation, "peers": peers}
-        assert rank.process is not None and rank.process.stdin is not None
-        with contextlib.suppress(OSError):  # the rank has ended, which is handled when its output ends
-            rank.process.stdin.write(msgspec.json.encode(line) + b"\n")
-            rank.process.stdin.flush()
+        _send(rank.process, msgspec.json.encode(line) + b"\n")
         rank.has_table = True
 
     def _handle_end(self, rank: Rank) -> None:
@@ -291,17 +307,24 @@ class Ranks:
                 rank.process.terminate()
 
     def _kill(self) -> None:
-        for rank in self._ranks:
-            if rank.process is not None:
-                if rank.process.stdin is not None:
+        for process in (*(rank.process for rank in self._ranks), self._planner):
+            if process is not None:
+                if process.stdin is not None:
                     with contextlib.suppress(OSError):
-                        rank.process.stdin.close()
-                if rank.process.poll() is None:
-                    rank.process.kill()
-                    rank.process.wait()
+                        process.stdin.close()
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
 
     def _host(self, rank: Rank) -> str:
         return self.job.places[rank.number].host
+
+
+def _send(process: subprocess.Popen[bytes] | None, line: bytes) -> None:
+    if process is not None and process.stdin is not None:
+        with contextlib.suppress(OSError, ValueError):  # it has ended, which is handled when its output ends
+            process.stdin.write(line)
+            process.stdin.flush()
 
 
 def _text_of_failure(line: bytes) -> str:

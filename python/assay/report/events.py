@@ -129,6 +129,14 @@ def _show_time(console: Console, building: Building, several: bool) -> None:
             Text(f"{record.params.get('lost')} came back, and took part again {after} after its loss"),
             soft_wrap=True,
         )
+    for record in building.replans:
+        after = format_quantity(record.median, "s")
+        console.print(
+            Text(
+                f"planned anew for the ranks that were there: {record.params.get('steps')} steps, after {after}"
+            ),
+            soft_wrap=True,
+        )
     if len(rates) > 1 or building.resumes:
         console.print()
 

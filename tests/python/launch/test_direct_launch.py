@@ -194,6 +194,45 @@ def test_a_restarted_rank_gets_no_port_of_a_dead_rank(tmp_path: Path) -> None:
     assert [line["facts"]["ports"] for line in lines] == ["[1000, 1001, 0]"]
 
 
+# Answers each line of members with a plan, and ends after the second.
+PLANNER = """
+import json, sys
+for _ in range(2):
+    ranks = json.loads(sys.stdin.readline())["ranks"]
+    print(json.dumps({"kind": "plan", "ranks": ranks, "steps": [[1, 0]]}), flush=True)
+"""
+
+
+def test_rank_0_gets_a_plan_for_the_members_that_it_reports() -> None:
+    code, lines, _ = launch(
+        "listen(); table()\n"
+        "if rank == 0:\n"
+        "    for members in ([0, 1], [0]):\n"
+        "        say(kind='members', ranks=members); result(plan=sys.stdin.readline().strip())\n"
+        "    say(kind='members', ranks=[0, 1])\n",  # of the planner that has ended
+        ranks=2,
+        planner=[sys.executable, "-c", PLANNER],
+    )
+    assert code == 0
+    plans = [json.loads(line["facts"]["plan"]) for line in lines]
+    assert [plan["ranks"] for plan in plans] == [[0, 1], [0]] and plans[0]["steps"] == [[1, 0]]
+
+
+def test_a_job_without_a_planner_leaves_members_out() -> None:
+    code, lines, _ = launch(
+        "listen(); table()\nif rank == 0: say(kind='members', ranks=[0, 1]); result(a=1)", ranks=2
+    )
+    assert code == 0 and [line["kind"] for line in lines] == ["context"]
+
+
+def test_no_planner_is_left_when_the_job_ends(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    planner = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid()) + '.'); time.sleep(1000)"
+    body = f"listen(); table()\nwhile not open({str(pid)!r}, 'a+').tell(): time.sleep(0.01)"
+    code, _, _ = launch(body, ranks=2, planner=[sys.executable, "-c", planner])
+    assert code == 0 and not Path(f"/proc/{pid.read_text().strip('.')}").exists()
+
+
 def test_different_versions_are_refused() -> None:
     code, lines, _ = launch("listen(version=f'{rank}/1'); table()", ranks=2)
     assert code == 2

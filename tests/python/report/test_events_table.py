@@ -7,6 +7,7 @@ import io
 from planted_events import RATE, PlantedEventRun, network_records
 from rich.console import Console
 
+from assay.events.figures import buildings
 from assay.events.space import Axis, Space
 from assay.events.tuner import Tuner
 from assay.measure.events_tune import landscape_records
@@ -56,6 +57,16 @@ def test_a_death_shows_when_building_went_on() -> None:
 def test_a_rank_that_came_back_is_told() -> None:
     planted = PlantedEventRun(seconds_to_resume={3: 0.13}, seconds_to_return={3: 2.5})
     assert "h3 came back, and took part again 2.5 s after its loss" in shown(planted.records())
+
+
+def test_a_new_plan_is_told_and_splits_no_run() -> None:
+    planted = PlantedEventRun(seconds_to_resume={3: 0.13})
+    records = planted.records()
+    records.insert(10, planted.record("events.build", "replan", 0.25, {"steps": 13}))
+    assert records[9].name == records[11].name == "events.slices"
+    text = shown(records)
+    assert "planned anew for the ranks that were there: 13 steps, after 250 ms" in text
+    assert text.count("over 60 s") == 1 and len(buildings(records)) == 1
 
 
 def test_a_search_shows_its_best_points_its_cost_and_what_matters() -> None:

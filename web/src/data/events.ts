@@ -11,9 +11,9 @@ const BUILD = "events.build";
 const SLICES = "events.slices";
 const TUNE = "events.tune";
 // Parameters that differ between records of one building.
-const RECORD_PARAMS = ["direction", "lost", "returned", "stayed", "waiting_for"];
+const RECORD_PARAMS = ["direction", "lost", "returned", "stayed", "steps", "waiting_for"];
 // The engine writes these between slices of the same building.
-const BETWEEN_SLICES = new Set(["resume", "return"]);
+const BETWEEN_SLICES = new Set(["resume", "return", "replan"]);
 const LEDGER: Record<string, string> = {
   events_built: "events built",
   events_incomplete: "events incomplete",

@@ -21,6 +21,7 @@ from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.events.figures import BUILD
 from assay.fabric import schedules
+from assay.fabric.remedies import planner
 from assay.launch.direct import OFI, TRANSPORTS, Direct, check_transport
 from assay.launch.engines import check_settings, describe, probe
 from assay.launch.hosts import host_list
@@ -197,7 +198,15 @@ def choose_launchers(
     heartbeat = getattr(args, "heartbeat_ms", None) or 0
     start_s = math.ceil(args.timeout)
     restart_s = getattr(args, "restart", None)
-    direct = Direct(transport, survives_losses, restart_s, heartbeat_ms=heartbeat, start_s=start_s)
+    schedule_file = getattr(args, "schedule_file", None)
+    direct = Direct(
+        transport,
+        survives_losses,
+        restart_s,
+        heartbeat_ms=heartbeat,
+        start_s=start_s,
+        planner=planner.command(schedule_file, ranks) if schedule_file else (),
+    )
     return direct, network_launcher
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from assay.errors import UserError
@@ -14,17 +15,17 @@ def refuse_existing(paths: list[Path]) -> None:
             raise UserError(f"{path} exists already", "name another one, or remove it")
 
 
-def write_files(texts: dict[Path, str]) -> None:
-    """Writes each text to its path. Raises UserError if a file exists or cannot be written, and removes the files that
-    it has written."""
-    refuse_existing(list(texts))
+def write_files(contents: Mapping[Path, str | bytes]) -> None:
+    """Writes each text, or bytes, to its path. Raises UserError if a file exists or cannot be written, and removes the
+    files that it has written."""
+    refuse_existing(list(contents))
     written: list[Path] = []
     try:
-        for path, text in texts.items():
+        for path, content in contents.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            with open(path, "x", encoding="utf-8") as file:
+            with open(path, "xb") as file:
                 written.append(path)
-                file.write(text)
+                file.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         for path in written:
             path.unlink(missing_ok=True)

@@ -20,14 +20,15 @@ from assay.fabric.conflicts import analyse
 from assay.fabric.names import is_usable
 from assay.fabric.remedies import placement
 from assay.fabric.remedies.counted import meets_each_pair_once
-from assay.fabric.remedies.exchange import conflict_free, demand_of, fits
+from assay.fabric.remedies.exchange import Demand, conflict_free, demand_of, fits
+from assay.fabric.remedies.planner import write_links
 from assay.fabric.topology import Ints
 
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
 SEARCH_S = 60.0
-FILES = ("schedule.txt", "padded.txt", "slots", "rails", *placement.LAUNCHERS)
+FILES = ("schedule.txt", "schedule.links.npz", "padded.txt", "slots", "rails", *placement.LAUNCHERS)
 EXAMPLES = [
     Example("assay fabric schedule --fat-tree radix=36,nodes=45", "what each remedy gains"),
     Example("assay fabric schedule --fabric net.txt --tables fts.txt --into exchange", needs="a fabric"),
@@ -50,6 +51,7 @@ class Schedule:
             "a search follows.",
             notes="files of --into:\n"
             "  schedule.txt, padded.txt   for 'assay fabric conflicts --schedule-file FILE --order DIR/slurm'\n"
+            "  schedule.links.npz         what 'assay eb' plans anew with when ranks are lost\n"
             "  slots                      for --order: the hosts with the empty slots\n"
             "  openmpi, mpich, slurm      the hosts by rank: rankfile, host file, SLURM_HOSTFILE\n"
             "  rails                      where hosts have several ports: the port of each rank, for --order",
@@ -105,7 +107,7 @@ def run_schedule(args: argparse.Namespace) -> int:
     else:
         _show(routes, len(members), figures, demand.bound())
     if args.into is not None:
-        written = _write(args.into, routes, slots, plan, padded)
+        written = _write(args.into, routes, slots, plan, demand, padded)
         if not args.json:
             print(f"\nwritten: {', '.join(map(str, written))}")
             _show_unnamed(routes, members)
@@ -150,14 +152,19 @@ def _show_unnamed(routes: Routes, members: Ints) -> None:
 
 
 def _write(
-    folder: Path, routes: Routes, slots: Ints, plan: schedules.Schedule | None, padded: schedules.Schedule
+    folder: Path,
+    routes: Routes,
+    slots: Ints,
+    plan: schedules.Schedule | None,
+    demand: Demand,
+    padded: schedules.Schedule,
 ) -> list[Path]:
     """Returns the files. Without a plan there is no schedule.txt; with a port of no known host, no launcher's file."""
     fabric = routes.fabric
     names = np.array([*fabric.host_names, "DUMMY"])
     ranks = slots[slots >= 0]
     hosts = [fabric.hosts_of_ports[port] for port in ranks]
-    texts = {
+    texts: dict[str, str | bytes] = {
         "padded.txt": placement.schedule_text(padded, f"shift of {padded.steps} slots"),
         "slots": "".join(f"{name}\n" for name in names[slots]),
     }
@@ -167,6 +174,6 @@ def _write(
         texts |= {launcher: write(hosts) for launcher, write in placement.LAUNCHERS.items()}
     if plan is not None:
         text = placement.schedule_text(plan, f"{plan.steps} steps without conflicts")
-        texts = {"schedule.txt": text, **texts}
+        texts = {"schedule.txt": text, "schedule.links.npz": write_links(demand), **texts}
     write_files({folder / name: text for name, text in texts.items()})
     return [folder / name for name in texts]
