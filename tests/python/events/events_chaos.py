@@ -3,6 +3,7 @@
     python tests/python/events/events_chaos.py --runs 200 --seed 1
     python tests/python/events/events_chaos.py --runs 40 --deaths 5
     python tests/python/events/events_chaos.py --runs 40 --returns
+    python tests/python/events/events_chaos.py --runs 40 --returns --planned
     python tests/python/events/events_chaos.py --seed 17 --keep
 
 A run is planned from its seed: which rank dies, how and when, and the event builder's protocol and policy. It builds
@@ -81,6 +82,7 @@ class Plan:
     transport: str
     heartbeat_ms: int  # a host that is silent for three of these is lost
     returns: bool = False  # each rank comes back before the next one dies
+    planned: bool = False  # with a schedule file
 
     @property
     def budget_s(self) -> float:
@@ -91,7 +93,8 @@ class Plan:
 
     def summary(self) -> str:
         deaths = ", ".join(death.summary() for death in self.deaths)
-        return f"{self.transport}, {self.protocol}, {self.policy}: {deaths}{' and return' * self.returns}"
+        further = " and return" * self.returns + ", planned" * self.planned
+        return f"{self.transport}, {self.protocol}, {self.policy}: {deaths}{further}"
 
 
 def make_plan(
@@ -102,6 +105,7 @@ def make_plan(
     heartbeat_ms: int = 50,
     deaths: int = 1,
     returns: bool = False,
+    planned: bool = False,
 ) -> Plan:
     rng = random.Random(seed)
     # Rank 0 manages the events; no run survives its death.
@@ -109,7 +113,7 @@ def make_plan(
     protocol, policy = rng.choice(["push", "pull"]), rng.choice(["drop", "mark"])
     others = rng.sample([rank for rank in range(1, hosts) if rank != first.rank], deaths - 1)
     later = [Death(fault or rng.choice(FAULTS), rank, rng.uniform(*NEXT_S)) for rank in others]
-    return Plan(seed, (first, *later), protocol, policy, transport, heartbeat_ms, returns)
+    return Plan(seed, (first, *later), protocol, policy, transport, heartbeat_ms, returns, planned)
 
 
 @dataclass
@@ -118,13 +122,14 @@ class Result:
     violations: list[str] = field(default_factory=list)
     resumes: list[float] = field(default_factory=list)  # s, of each death that building resumed after
     returns: list[float] = field(default_factory=list)  # s, from each loss until its rank took part again
+    replans: list[float] = field(default_factory=list)  # s, from a loss or return until all follow a new plan
     built: float = 0.0
     incomplete: float = 0.0
     folder: Path | None = None
 
 
 def run_plan(plan: Plan, lab: Lab, keep: bool = False) -> Result:
-    folder = Path(tempfile.mkdtemp(prefix=f"assay-events-{plan.seed}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"assay-events-{plan.seed}-", dir="/var/tmp"))
     result = Result(plan, folder=folder)
     try:
         _run(plan, lab, folder / "run", result)
@@ -170,6 +175,9 @@ def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
     if plan.returns:
         command += ["--restart", f"{RESTART_S}s"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    if plan.planned:
+        command += ["--schedule-file", str(_write_schedule(len(lab.hosts), path.parent, environment))]
+        command += ["--synchronised"] * (plan.protocol == "push" and plan.seed % 2)
     hosts = [lab.hosts[death.rank] for death in plan.deaths]
     with (path.parent / "out").open("wb") as out, (path.parent / "err").open("wb") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
@@ -199,6 +207,17 @@ def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
     check(path, hosts, result)
     if plan.returns and len(result.returns) != len(hosts):
         result.violations.append(f"{len(result.returns)} of {len(hosts)} came back")
+    if plan.planned and not result.replans:
+        result.violations.append("nothing was planned anew")
+
+
+def _write_schedule(hosts: int, folder: Path, environment: dict[str, str]) -> Path:
+    """On a fat tree of four ports a switch; the lab has one switch, where any plan is as good."""
+    command = [sys.executable, "-m", "assay", "fabric", "schedule", "--fat-tree", f"radix=4,nodes={hosts}"]
+    subprocess.run(
+        [*command, "--into", str(folder / "exchange")], env=environment, check=True, stdout=subprocess.DEVNULL
+    )
+    return folder / "exchange" / "schedule.txt"
 
 
 def _await_return(
@@ -288,6 +307,7 @@ def check(path: Path, hosts: Sequence[str], result: Result) -> None:
         else:
             result.resumes.append(deaths[0].median)
     result.returns = [r.median for r in building.returns if str(r.params.get("lost")) in hosts]
+    result.replans = [r.median for r in building.replans]
     others = {str(r.params.get("lost")) for r in building.resumes} - set(hosts)
     if others:
         add_violation(f"reported dead, and was not: {', '.join(sorted(others))}")
@@ -324,6 +344,9 @@ def summary(results: list[Result]) -> str:
         lines.append(
             f"{len(times)} came back, {statistics.median(times):.2f} s after their loss, {times[-1]:.2f} s at most"
         )
+    times = sorted(seconds for r in results for seconds in r.replans)
+    if times:
+        lines.append(f"{len(times)} new plans, {statistics.median(times):.2f} s, {times[-1]:.2f} s at most")
     kinds = Counter(text.partition(":")[0] for r in results for text in r.violations)
     lines += [f"{count} x {kind}" for kind, count in kinds.most_common()]
     built = sum(r.built for r in results)
@@ -355,6 +378,9 @@ def main() -> int:
         "--heartbeat-ms", type=int, default=50, help="a host silent for three of these is lost (default: 50)"
     )
     parser.add_argument("--returns", action="store_true", help="each rank comes back")
+    parser.add_argument(
+        "--planned", action="store_true", help="with a schedule file, planned anew after each death"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folder of every run")
     parser.add_argument("--json", action="store_true", help="one JSON line per run")
     args = parser.parse_args()
@@ -367,7 +393,14 @@ def main() -> int:
     try:
         for seed in range(args.seed, args.seed + args.runs):
             plan = make_plan(
-                seed, args.hosts, args.transport, args.fault, args.heartbeat_ms, args.deaths, args.returns
+                seed,
+                args.hosts,
+                args.transport,
+                args.fault,
+                args.heartbeat_ms,
+                args.deaths,
+                args.returns,
+                args.planned,
             )
             result = run_plan(plan, lab, args.keep)
             results.append(result)

@@ -45,6 +45,17 @@ def test_a_rank_that_was_lost_comes_back_and_takes_part(make_lab, fault: str, he
     assert len(result.resumes) == len(result.returns) == 1
 
 
+@pytest.mark.acceptance("events")
+@pytest.mark.parametrize("seed", SEEDS[:4])
+def test_the_exchange_is_planned_anew_for_those_that_are_left_and_for_those_that_return(
+    lab: Lab, seed: int
+) -> None:
+    result = run_plan(make_plan(seed, HOSTS, returns=True, planned=True), lab)
+    assert not result.violations, report(result)
+    # One plan for those that are left, unless the rank is back before it; one for all.
+    assert len(result.returns) == 1 and 1 <= len(result.replans) <= 2
+
+
 def test_the_seeds_have_every_fault_and_never_the_manager() -> None:
     plans = [make_plan(seed, HOSTS) for seed in SEEDS]
     assert {plan.deaths[0].fault for plan in plans} == set(FAULTS)
