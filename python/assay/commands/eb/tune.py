@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING
 
 from assay.commands.eb.options import add_host_options, choose_launchers, site_and_rank_hosts
 from assay.commands.options import add_option, add_output, count, open_run
 from assay.commands.parser import Example
 from assay.commands.specifications import specifications
+from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
 from assay.events.figures import BUILD
 from assay.events.space import Axis, Space
@@ -21,9 +21,6 @@ from assay.measure.events_tune import TuneRequest, measure_tuning
 from assay.measure.session import Session
 from assay.records.schema import Scalar
 from assay.records.units import format_size, parse_size
-
-if TYPE_CHECKING:
-    from assay.commands.fabric import Verbs
 
 # The grid without --try. It lies around the best parameters of event builders on 16 and 512 nodes: messages of 512 KiB,
 # 2 credits, 8 messages in flight for each event, 2 processes on a node.
@@ -47,36 +44,33 @@ EXAMPLES = [
 ]
 
 
-class Tune:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "tune",
-            help="search for the best parameters",
-            description="Measures a tenth of the grid, chosen by the results so far, and the best points again. The "
-            "report shows which parameter matters.",
-            notes=_grid_text(),
-            examples=EXAMPLES,
-        )
-        add_host_options(parser)
-        search = parser.add_argument_group("search")
-        search.add_argument(
-            "--try",
-            action="append",
-            default=[],
-            dest="axes",
-            metavar="PARAMETER=VALUES",
-            help="values of one parameter, such as credits=1,2,4; repeatable; others keep the values below",
-        )
-        search.add_argument(
-            "--points", type=count, metavar="N", help="points to measure (default: a tenth of the grid)"
-        )
-        search.add_argument("--full", action="store_true", help="the full grid")
-        add_option(search, "--budget", f"each point; default: {POINT_S:g}s", default=POINT_S)
-        add_option(parser.advanced, "--timeout", "a message; default: 30s", default=30.0)
-        add_output(parser)
-        parser.set_defaults(eb_verb=run_tune)
+def prepare_tune(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "tune",
+        help="search for the best parameters",
+        description="Measures a tenth of the grid, chosen by the results so far, and the best points again. The "
+        "report shows which parameter matters.",
+        notes=_grid_text(),
+        examples=EXAMPLES,
+    )
+    add_host_options(parser)
+    search = parser.add_argument_group("search")
+    search.add_argument(
+        "--try",
+        action="append",
+        default=[],
+        dest="axes",
+        metavar="PARAMETER=VALUES",
+        help="values of one parameter, such as credits=1,2,4; repeatable; others keep the values below",
+    )
+    search.add_argument(
+        "--points", type=count, metavar="N", help="points to measure (default: a tenth of the grid)"
+    )
+    search.add_argument("--full", action="store_true", help="the full grid")
+    add_option(search, "--budget", f"each point; default: {POINT_S:g}s", default=POINT_S)
+    add_option(parser.advanced, "--timeout", "a message; default: 30s", default=30.0)
+    add_output(parser)
+    parser.set_defaults(sub_verb=run_tune)
 
 
 def run_tune(args: argparse.Namespace) -> int:
@@ -177,6 +171,3 @@ def _check_choice(name: str, value_text: str, help: str) -> None:
 
 def _without_axis(space: Space, name: str) -> Space:
     return Space(tuple(axis for axis in space.axes if axis.name != name))
-
-
-__all__ = ["Tune", "read_space"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from assay.commands.fabric.source import (
     add_members,
@@ -16,12 +15,10 @@ from assay.commands.fabric.source import (
 from assay.commands.options import add_option, count
 from assay.commands.parser import Example
 from assay.commands.specifications import specifications
+from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
 from assay.fabric import schedules
 from assay.measure.fabric import conflict_records, describe_picture
-
-if TYPE_CHECKING:
-    from assay.commands.fabric import Verbs
 
 MATCHINGS = 100  # random matchings of hosts, over which the effective bisection bandwidth is averaged
 MAX_MATCHINGS = 100_000
@@ -35,31 +32,28 @@ EXAMPLES = [
 ]
 
 
-class Conflicts:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "conflicts",
-            help="flows of an all-to-all schedule that share links, step by step",
-            description="For each step of a schedule, the directed links between switches that carry more than one "
-            "flow, and the pairs that share them. A link with n flows has n - 1 conflicts. 'rounds' is the time in "
-            "lockstep, in units of a step without conflicts. Nothing is sent: the forwarding tables are followed.",
-            examples=EXAMPLES,
-        )
-        add_source(parser)
-        add_members(parser)
-        add_option(parser, "--schedule", "default: shift")
-        add_option(parser, "--schedule-file")
-        parser.add_argument(
-            "--matchings",
-            type=count,
-            default=MATCHINGS,
-            metavar="N",
-            help=f"random matchings for the effective bisection bandwidth (default: {MATCHINGS})",
-        )
-        add_output(parser)
-        parser.set_defaults(fabric_verb=run_conflicts)
+def prepare_conflicts(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "conflicts",
+        help="flows of an all-to-all schedule that share links, step by step",
+        description="For each step of a schedule, the directed links between switches that carry more than one "
+        "flow, and the pairs that share them. A link with n flows has n - 1 conflicts. 'rounds' is the time in "
+        "lockstep, in units of a step without conflicts. Nothing is sent: the forwarding tables are followed.",
+        examples=EXAMPLES,
+    )
+    add_source(parser)
+    add_members(parser)
+    add_option(parser, "--schedule", "default: shift")
+    add_option(parser, "--schedule-file")
+    parser.add_argument(
+        "--matchings",
+        type=count,
+        default=MATCHINGS,
+        metavar="N",
+        help=f"random matchings for the effective bisection bandwidth (default: {MATCHINGS})",
+    )
+    add_output(parser)
+    parser.set_defaults(sub_verb=run_conflicts)
 
 
 def run_conflicts(args: argparse.Namespace) -> int:
