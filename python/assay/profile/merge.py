@@ -25,7 +25,6 @@ class MergedTree:
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.metrics = [metric for metric in metrics if metric.fold != "mean"]
-        self.all_metrics = metrics
         self.location_numbers: dict[tuple[object, ...], int] = {}
         self.functions: dict[object, int] = {}
         self.lines: dict[object, int] = {}

@@ -49,10 +49,10 @@ class Figure:
     def median(self) -> float:
         return statistics.median(self.samples)
 
-    def percentile(self, name: str) -> float | None:
-        """The median over the rounds of "p5", "p95", "p99", "min" or "max"."""
-        rounds = [getattr(r.summary, name) for r in self.records if r.summary]
-        values = [x for x in rounds if x is not None]
+    @property
+    def p99(self) -> float | None:
+        """The median over the rounds."""
+        values = [r.summary.p99 for r in self.records if r.summary and r.summary.p99 is not None]
         return statistics.median(values) if values else None
 
     def in_round(self, round_number: Scalar) -> float | None:

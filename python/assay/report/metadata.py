@@ -81,7 +81,7 @@ def _percentiles(figure: Figure | None) -> list[str]:
     """The cells p50 and p99."""
     if figure is None:
         return ["-", "-"]
-    p99 = figure.percentile("p99")
+    p99 = figure.p99
     return [
         format_quantity(figure.median, figure.unit),
         "-" if p99 is None else format_quantity(p99, figure.unit),

@@ -184,7 +184,7 @@ def _speedup(figures: Variants, records: Iterable[AnyRecord]) -> str:
 def _percentiles(figures: Variants) -> list[str]:
     """The cells p50 and p99, each "stock / accelerated"."""
     cells = []
-    for statistic in (lambda figure: figure.median, lambda figure: figure.percentile("p99")):
+    for statistic in (lambda figure: figure.median, lambda figure: figure.p99):
         values = [
             _format(figures[variant], statistic) for variant in (STOCK, ACCELERATED) if variant in figures
         ]

@@ -144,7 +144,7 @@ def all_of(*changes: Change) -> Change:
     return lambda machine: [change(machine) for change in changes]
 
 
-GPU, OTHER_GPU = "0000:83:00.0", "0000:03:00.0"
+GPU = "0000:83:00.0"
 remove_gpu: Change = lambda machine: machine["gpus"].pop(GPU)  # noqa: E731
 X8 = 8e9 * 8 * 128 / 130 / 8
 
