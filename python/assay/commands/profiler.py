@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from assay.commands.options import add_option, open_run
+from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.session import open_session
 from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, UserError
 from assay.measure.session import Session
@@ -41,11 +42,7 @@ class Profiler(Generic[Profile]):
     main: Callable[[Profiles], Profile | None]  # the profile to show first
 
     def new_session(self, args: argparse.Namespace, options: dict[str, Scalar | list[str] | None]) -> Session:
-        run = open_run(self.verb, args)
-        run.info.hosts = [socket.gethostname()]
-        run.info.options = options
-        run.save()
-        return Session(run)
+        return open_session(self.verb, args, [socket.gethostname()], options)
 
     def profiles_of(self, path: Path) -> tuple[Run, Profiles]:
         """Loads a run and its profiles, after analysing recordings that have not been analysed. Raises UserError."""

@@ -75,12 +75,14 @@ class Side:
 
 
 class Session:
-    """A run being measured. ``quiet`` leaves standard output to the caller (--json, --compat-netsan)."""
+    """A run being measured. ``as_json`` prints it as one JSON object when it is concluded. ``quiet`` leaves standard
+    output to the caller (--compat-netsan)."""
 
-    def __init__(self, run: Run, verbose: bool = False, quiet: bool = False) -> None:
+    def __init__(self, run: Run, verbose: bool = False, quiet: bool = False, as_json: bool = False) -> None:
         self.run = run
         self.verbose = verbose
         self.quiet = quiet
+        self.as_json = as_json
         self.ended_early = ""  # why measuring stopped; empty while it goes on
         self.interrupted = False
         self.labels: list[str] = []  # of the last engine's ranks, in their order
@@ -386,23 +388,29 @@ class Session:
         self.run.info.outcome, self.run.info.result = outcome, result(self.run.records)
         self.run.finish("partial" if self.ended_early else "complete", self.ended_early)
         report = build_report(self.run.path, profiles=profiles)
-        if not self.quiet:
-            show_profiles(self.out, profiles, self.run.path)
-            show_numa_profiles(self.out, profiles, self.run.path)
-            show_source_notices(self.out, self.run.path)
-            show_run(self.out, self.run.records)
-            show_verdicts(self.out, verdicts)
-            show_outcome(
-                self.out, outcome, self._because(outcome, verdicts) if outcome else "", self.run.info.result
-            )
-            if self.run.info.busy:
-                self.out.print(
-                    f"{self.run.info.busy}; fix: measure again when nothing else runs here", soft_wrap=True
-                )
-            self.out.print(f"report: {report}", soft_wrap=True)
+        if self.as_json:
+            self.print_json()
+        elif not self.quiet:
+            self._show(verdicts, profiles, report)
         if self.interrupted:
             return EXIT_INTERRUPTED
         return EXIT_OF[outcome] if outcome else EXIT_PASS
+
+    def _show(self, verdicts: Sequence[schema.Verdict], profiles: Profiles, report: Path) -> None:
+        outcome = self.run.info.outcome
+        show_profiles(self.out, profiles, self.run.path)
+        show_numa_profiles(self.out, profiles, self.run.path)
+        show_source_notices(self.out, self.run.path)
+        show_run(self.out, self.run.records)
+        show_verdicts(self.out, verdicts)
+        show_outcome(
+            self.out, outcome, self._because(outcome, verdicts) if outcome else "", self.run.info.result
+        )
+        if self.run.info.busy:
+            self.out.print(
+                f"{self.run.info.busy}; fix: measure again when nothing else runs here", soft_wrap=True
+            )
+        self.out.print(f"report: {report}", soft_wrap=True)
 
     def _outcome(self, verdicts: Sequence[schema.Verdict], judged: bool) -> Outcome | None:
         """A partial run can fail, but never pass."""

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from assay.commands.eb.options import add_builder_options, add_host_options, build_request
 from assay.commands.eb.tune import prepare_tune
-from assay.commands.options import add_alias, add_option, add_output, open_run
+from assay.commands.options import add_alias, add_option, add_output
 from assay.commands.parser import Example, Parser
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.commands.sub_verbs import VerbGroup
 from assay.errors import UserError
@@ -17,7 +18,6 @@ from assay.launch.hosts import fold
 from assay.launch.launchers import Launcher
 from assay.launch.reach import check_hosts
 from assay.measure.events import EventRequest, measure_events
-from assay.measure.session import Session
 
 DURATION_S = 10.0
 MAX_DURATION_S = 1e7
@@ -67,23 +67,21 @@ def run_request(args: argparse.Namespace, request: EventRequest) -> int:
     """Measures and judges a checked request. Returns the exit code."""
     specs = specifications(args, "events")
     check_hosts(request.site, request.hosts, request.launcher.name)
-    run = open_run("eb", args)
-    run.info.hosts = list(dict.fromkeys(request.hosts))
-    run.info.options = {
-        "transport": args.transport or "mpi",
-        "processes": args.processes or 1,
-        "simulated": request.is_simulated,
-        **request.params,
-    }
-    run.save()
-    session = Session(run, verbose=args.verbose, quiet=args.json)
+    session = open_session(
+        "eb",
+        args,
+        list(dict.fromkeys(request.hosts)),
+        {
+            "transport": args.transport or "mpi",
+            "processes": args.processes or 1,
+            "simulated": request.is_simulated,
+            **request.params,
+        },
+    )
     session.err.print(describe_request(request), soft_wrap=True)
     with session.interruptible():
         measure_events(session, request)
-    status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs)
 
 
 def describe_request(request: EventRequest) -> str:

@@ -6,8 +6,9 @@ import argparse
 import math
 
 from assay.commands.eb.options import add_host_options, choose_launchers, site_and_rank_hosts
-from assay.commands.options import add_option, add_output, count, open_run
+from assay.commands.options import add_option, add_output, count
 from assay.commands.parser import Example
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
@@ -18,7 +19,6 @@ from assay.launch.engines import describe, probe
 from assay.launch.reach import check_hosts
 from assay.measure.events import check_ranks
 from assay.measure.events_tune import TuneRequest, measure_tuning
-from assay.measure.session import Session
 from assay.records.schema import Scalar
 from assay.records.units import format_size, parse_size
 
@@ -86,26 +86,24 @@ def run_tune(args: argparse.Namespace) -> int:
     check_hosts(site, hosts, launcher.name)
     points = space.size if args.full else args.points or budget_of(space)
     request = TuneRequest(launcher, site, hosts, space, points, args.budget, args.timeout)
-    run = open_run("eb-tune", args)
-    run.info.hosts = list(dict.fromkeys(hosts))
-    run.info.options = {
-        "transport": args.transport or "mpi",
-        "grid": [f"{axis.name}={','.join(map(str, axis.values))}" for axis in space.axes],
-        "points": points,
-        "duration": args.budget,
-    }
-    run.save()
-    session = Session(run, verbose=args.verbose, quiet=args.json)
+    session = open_session(
+        "eb-tune",
+        args,
+        list(dict.fromkeys(hosts)),
+        {
+            "transport": args.transport or "mpi",
+            "grid": [f"{axis.name}={','.join(map(str, axis.values))}" for axis in space.axes],
+            "points": points,
+            "duration": args.budget,
+        },
+    )
     session.err.print(
         f"{points} of {space.size} points, {args.budget:g} s each, over {launcher.name}: about "
         f"{math.ceil(points * (args.budget + 2) / 60)} min"
     )
     with session.interruptible():
         measure_tuning(session, request)
-    status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs)
 
 
 def _grid_text() -> str:

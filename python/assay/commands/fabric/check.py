@@ -42,7 +42,4 @@ def run_check(args: argparse.Namespace) -> int:
         for record in check_records(routes) if routes is not None else cable_records(fabric):
             session.run.append(record)
     is_judged = routes is not None and tells_of_own_tables(routes)
-    status = session.conclude(specs[WITH_TABLES if is_judged else CABLES_ALONE])
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs[WITH_TABLES if is_judged else CABLES_ALONE])

@@ -80,7 +80,4 @@ def run_conflicts(args: argparse.Namespace) -> int:
     with session.interruptible():
         for record in conflict_stream:
             session.run.append(record)
-    status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs)

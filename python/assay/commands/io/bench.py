@@ -10,8 +10,9 @@ from pathlib import Path
 
 from assay.commands.io.h5bench import h5bench_file
 from assay.commands.io.originals import ORIGINALS
-from assay.commands.options import add_option, add_output, argument_type, check_ranks_here, count, open_run
+from assay.commands.options import add_option, add_output, argument_type, check_ranks_here, count
 from assay.commands.parser import Example, Parser
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
@@ -164,23 +165,18 @@ def run_bench(args: argparse.Namespace) -> int:
     specs = specifications(args, "io" if _reads_back(request) else "io-unverified")
     check_hosts(request.site, request.hosts)
     _check_space(request, args.folder)
-    run = open_run(f"io-{args.benchmark}", args)
-    run.info.hosts = request.hosts
-    run.info.options = {"mpi": request.launcher.name, "variants": list(request.variants), **request.params}
+    options = {"mpi": request.launcher.name, "variants": list(request.variants), **request.params}
     if until := args.until or os.environ.get("ASSAY_IO_UNTIL"):
-        run.info.options["until"] = until
-    run.save()
-    session = Session(run, verbose=args.verbose, quiet=args.json)
+        options["until"] = until
+    session = open_session(f"io-{args.benchmark}", args, request.hosts, options)
     session.err.print(_summary(request))
     if request.variants == [STOCK] and not args.stock:
         waive(session, request.launcher, SPEEDUP_DESCRIBED, _no_accelerator_reason(request.launcher.flavour))
     with session.interruptible():
-        measure(session, request, args.folder or run.path)
+        measure(session, request, args.folder or session.run.path)
     compare(session, request.measurement)
     status = session.conclude(specs)
-    _write_original_formats(args, run)
-    if args.json:
-        session.print_json()
+    _write_original_formats(args, session.run)
     return status
 
 

@@ -8,8 +8,9 @@ import socket
 import tempfile
 from pathlib import Path
 
-from assay.commands.options import add_option, add_output, open_run, size
+from assay.commands.options import add_option, add_output, size
 from assay.commands.parser import Example
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
@@ -19,7 +20,6 @@ from assay.launch.hosts import host_list
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.launch.reach import check_hosts
 from assay.measure.node import measure_node
-from assay.measure.session import Session
 from assay.records.schema import Scalar
 from assay.records.storage import DEVICE
 
@@ -68,17 +68,10 @@ def run_device(args: argparse.Namespace) -> int:
     describe(probe()).find(DEVICE).check_bounds(params)
     specs = specifications(args, "io") if "write" in str(params.get("op", "write")) else specifications(args)
     check_hosts(site, hosts)
-    run = open_run("io-device", args)
-    run.info.hosts = hosts
-    run.info.options = dict(params)
-    run.save()
-    session = Session(run, verbose=args.verbose, quiet=args.json)
+    session = open_session("io-device", args, hosts, dict(params))
     with session.interruptible():
         measure_node(session, DEVICE, site, hosts, None, params)
-    status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs)
 
 
 def _site_and_hosts(args: argparse.Namespace) -> tuple[Site, list[str]]:

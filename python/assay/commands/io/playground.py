@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from assay.commands.io.bench import measure
 from assay.commands.io.originals import ORIGINALS
-from assay.commands.options import add_option, add_output, open_run
+from assay.commands.options import add_option, add_output
 from assay.commands.parser import Example
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
@@ -62,16 +63,12 @@ def run_playground(args: argparse.Namespace) -> int:
         )
     launchers = _launchers([args.mpi] if args.mpi else MPIS)
     specs = specifications(args, "io")
-    run = open_run("io-playground", args)
-    session = Session(run, verbose=args.verbose, quiet=args.json)
+    session = open_session("io-playground", args)
     with session.interruptible(), _lab(args.nodes) as lab:
         _run_all(session, launchers, lab, args.repeats)
     for measurement in (IOR, SOLVER, HDF5):
         compare(session, measurement)
-    status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs)
 
 
 def _run_all(session: Session, launchers: list[Launcher], lab: Lab, rounds: int) -> None:
