@@ -10,7 +10,6 @@ import sys
 from collections.abc import Sequence
 
 from ClusterShell.NodeSet import NodeSet
-from rich.table import Table
 from rich.text import Text
 
 from assay.commands.options import add_option, count
@@ -24,6 +23,7 @@ from assay.lab.namespaces import find_processes
 from assay.lab.traffic import parse_loss, parse_mtu, parse_rate
 from assay.records.units import format_quantity, format_share
 from assay.report.console import console
+from assay.report.tables import plain_table
 
 _RATE = "such as 100mbit or 1gbit"
 
@@ -116,10 +116,7 @@ def _status(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(_status_json(lab, running), indent=2))
         return EXIT_PASS
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("host", "cabinet", "address", "sends", "receives", "fault"):
-        table.add_column(title)
-    table.add_column("processes", justify="right")
+    table = plain_table("host", "cabinet", "address", "sends", "receives", "fault", numbers=["processes"])
     for host in lab.nodes.values():
         fault = host.fault
         table.add_row(

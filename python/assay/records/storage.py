@@ -101,6 +101,11 @@ def match_variants(records: Sequence[AnyRecord], name: str, metrics: Sequence[st
     return [[variants.get(key, {}) for variants in by_metric] for key in keys]
 
 
+def params_of(row: Sequence[Variants]) -> dict[str, Scalar]:
+    """The parameters of a row of ``match_variants``. Its metrics and variants differ in ``io`` alone."""
+    return next(figure.params for variants in row for figure in variants.values())
+
+
 def _by_params(records: Iterable[AnyRecord], name: str, metric: str) -> dict[str, Variants]:
     """The variants by their parameters without ``io``."""
     result: dict[str, Variants] = {}
