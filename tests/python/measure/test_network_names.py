@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.launch.placement import Segment, Site
+from assay.launch.without_mpi import WithoutMpi
 from assay.measure import session as sessions
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.session import Session
@@ -39,7 +40,7 @@ else:
 """
 
 
-class PlantedLauncher:
+class PlantedLauncher(WithoutMpi):
     """A launcher that starts the planted engine in place of the real one."""
 
     name = flavour = "planted"
@@ -51,18 +52,9 @@ class PlantedLauncher:
     def unavailable(self) -> str | None:
         return None
 
-    def program(self) -> str | None:
-        return None
-
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         self.started.append(list(argv))
         return [sys.executable, str(self.engine), *argv[1:]]
-
-    def environment(self, site: Site) -> dict[str, str]:
-        return {}
-
-    def diagnose(self, stderr: str) -> str | None:
-        return None
 
 
 @pytest.mark.parametrize("listed", [HOSTS, HOSTS[::-1], [f"{host}.site" for host in HOSTS]])
