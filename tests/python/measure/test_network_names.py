@@ -10,7 +10,7 @@ import pytest
 
 from assay.launch.placement import Segment, Site
 from assay.launch.without_mpi import WithoutMpi
-from assay.measure import session as sessions
+from assay.measure import engine_processes
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.session import Session
 from assay.records.run import Run
@@ -63,7 +63,7 @@ def test_a_suspect_is_retested_under_its_listed_name(
 ) -> None:
     engine = tmp_path / "engine.py"
     engine.write_text(ENGINE)
-    monkeypatch.setattr(sessions, "probe", lambda _flavour: engine)
+    monkeypatch.setattr(engine_processes, "probe", lambda _flavour: engine)
     launcher = PlantedLauncher(engine)
     session = Session(Run.create("net", ["net"], path=tmp_path / "run"), quiet=True)
     session.run.info.hosts = list(listed)
@@ -89,7 +89,7 @@ def test_the_budget_is_divided_between_the_measurements(
 ) -> None:
     engine = tmp_path / "engine.py"
     engine.write_text(ENGINE)
-    monkeypatch.setattr(sessions, "probe", lambda _flavour: engine)
+    monkeypatch.setattr(engine_processes, "probe", lambda _flavour: engine)
     launcher = PlantedLauncher(engine)
     session = Session(Run.create("net", ["net"], path=tmp_path / "run"), quiet=True)
     measure_network(session, NetworkRequest(launcher, Site("ssh"), [], HOSTS, params={"budget": 15.0}))

@@ -41,6 +41,3 @@ class Fabric(VerbGroup):
         prepare_platform,
         prepare_anonymise,
     )
-
-
-__all__ = ["Fabric"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from assay.commands.fabric.source import add_output, add_source, read_fabric_and_tables, start_session
+from assay.commands.fabric.source import add_source, read_fabric_and_tables, start_session
+from assay.commands.options import add_output
 from assay.commands.parser import Example
 from assay.commands.specifications import specifications
 from assay.commands.sub_verbs import Verbs

@@ -6,13 +6,12 @@ import argparse
 
 from assay.commands.fabric.source import (
     add_members,
-    add_output,
     add_source,
     read_members,
     read_source,
     start_session,
 )
-from assay.commands.options import add_option, count
+from assay.commands.options import add_option, add_output, count
 from assay.commands.parser import Example
 from assay.commands.specifications import specifications
 from assay.commands.sub_verbs import Verbs

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.commands.options import Group, add_option, add_output
+from assay.commands.options import Group, add_option
 from assay.commands.parser import Parser
 from assay.commands.session import open_session
 from assay.errors import UserError
@@ -202,22 +202,3 @@ def start_session(
     session = open_session(verb, args, [fabric.host_names[port] for port in ports], options)
     session.run.append(describe_fabric(fabric, routes))
     return session
-
-
-__all__ = [
-    "add_cables",
-    "add_members",
-    "add_output",
-    "add_rail",
-    "add_routes",
-    "add_source",
-    "is_named",
-    "options_of_source",
-    "rail_of",
-    "read_cables",
-    "read_fabric_and_tables",
-    "read_members",
-    "read_source",
-    "source_of_run",
-    "start_session",
-]

@@ -80,6 +80,3 @@ def _command_for_old_spelling(options: Sequence[str]) -> str:
     if any(option == "--export" or option.startswith("--export=") for option in options):
         return f"export {runs[0] if runs else 'RUN'} FORMAT"
     return f"show {' '.join(options)}" if runs else ""
-
-
-__all__ = ["Heap"]

@@ -36,6 +36,3 @@ class Io(VerbGroup):
         prepare_recover,
         prepare_drop,
     )
-
-
-__all__ = ["Io"]

@@ -39,6 +39,3 @@ class Numa(VerbGroup):
         prepare_record(parser)
         parser.set_defaults(sub_verb=record)
         self.add_sub_verbs(parser, required=False)
-
-
-__all__ = ["Numa"]
