@@ -181,6 +181,7 @@ SHARED: dict[str, dict[str, Any]] = {
         "help": "close and sync return when the data are safe in the file system (file, the default) or in the nodes' "
         "memory (memory; the rest goes on in the background, also after the program)",
     },
+    "--sources": {"action": "store_true", "help": "put this machine's source files into the report"},
     "--discard": {"action": "store_true", "help": "drop data that are not in the file system"},
     "--resume": {"metavar": "RUN", "help": "continue a run that ended early"},
     "-o --output": {

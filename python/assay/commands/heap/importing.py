@@ -29,9 +29,7 @@ def prepare_import(verbs: Verbs) -> None:
     )
     parser.add_argument("file", type=Path, metavar="FILE", help="heaptrack.PROGRAM.PID.zst, or .gz")
     add_option(parser, "-o --output")
-    parser.add_argument(
-        "--sources", action="store_true", help="put this machine's source files into the report"
-    )
+    add_option(parser, "--sources")
     parser.set_defaults(sub_verb=import_profile)
 
 

@@ -38,9 +38,7 @@ def prepare_show(verbs: Verbs) -> None:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
     parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
-    parser.add_argument(
-        "--sources", action="store_true", help="put this machine's source files into the report"
-    )
+    add_option(parser, "--sources")
     add_option(parser, "--json")
     parser.set_defaults(sub_verb=show)
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from assay.commands.io.recover import for_each_store, recover_and_show
+from assay.commands.io.recover import add_stores, for_each_store, recover_and_show
 from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.commands.sub_verbs import Verbs
@@ -31,9 +31,7 @@ def prepare_drain(verbs: Verbs) -> None:
             Example('pdsh -w "n[1-64]" assay io drain', "every node of a job", "a cluster"),
         ],
     )
-    parser.add_argument(
-        "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
-    )
+    add_stores(parser)
     add_option(parser, "--timeout", "of all stores together; default: 1h", default=LIMIT_S)
     add_option(parser, "--json", "one object per recovered store")
     parser.set_defaults(sub_verb=run_drain)

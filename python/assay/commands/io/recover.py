@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 
 from assay.commands.options import add_option
-from assay.commands.parser import Example
+from assay.commands.parser import Example, Parser
 from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.launch.stores import RecoveredStore, UndrainedFile, find_stores, read_store, recover_store
@@ -46,9 +46,7 @@ def prepare_recover(verbs: Verbs) -> None:
             Example('pdsh -w "n[1-64]" assay io recover', "every node of a job", "a cluster"),
         ],
     )
-    parser.add_argument(
-        "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
-    )
+    add_stores(parser)
     parser.add_argument("--force", action="store_true", help="also write files that were changed since")
     add_option(parser, "--discard", "what cannot be written, with its store")
     add_option(parser, "--json", "one object per line")
@@ -73,6 +71,12 @@ def run_recover(args: argparse.Namespace) -> int:
         return recover_and_show(store, force=args.force, discard=args.discard, as_json=args.json)
 
     return for_each_store(args.stores, recover)
+
+
+def add_stores(parser: Parser) -> None:
+    parser.add_argument(
+        "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
+    )
 
 
 def for_each_store(paths: list[str], act: Callable[[str], int]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from assay.commands.io.recover import for_each_store, show_files
+from assay.commands.io.recover import add_stores, for_each_store, show_files
 from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.commands.sub_verbs import Verbs
@@ -42,9 +42,7 @@ def prepare_stores(verbs: Verbs) -> None:
             Example('pdsh -w "n[1-64]" assay io stores', "every node of a job", "a cluster"),
         ],
     )
-    parser.add_argument(
-        "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
-    )
+    add_stores(parser)
     add_option(parser, "--json", "one object per line")
     parser.set_defaults(sub_verb=run_stores)
 
