@@ -27,6 +27,7 @@ from figures import exit_code_of, figure  # noqa: E402
 
 from assay.judge import find_specification, load_specification  # noqa: E402
 from assay.launch.placement import REMOTE, Segment, Site  # noqa: E402
+from assay.launch.without_mpi import WithoutMpi  # noqa: E402
 from assay.measure.session import Session  # noqa: E402
 from assay.records.run import Run  # noqa: E402
 from assay.records.schema import Finding  # noqa: E402
@@ -73,7 +74,7 @@ def engine_lines(hosts: int, rounds: int) -> Iterator[str]:
         )  # fmt: skip
 
 
-class Playback:
+class Playback(WithoutMpi):
     """A launcher whose engine prints a file."""
 
     name, flavour = "playback", "openmpi"
@@ -83,12 +84,6 @@ class Playback:
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         return ["cat", str(self.file)]
-
-    def environment(self, site: Site) -> dict[str, str]:
-        return {}
-
-    def diagnose(self, stderr: str) -> str | None:
-        return None
 
     def unavailable(self) -> str | None:
         return None

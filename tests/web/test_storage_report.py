@@ -31,13 +31,13 @@ def canvas_image(figure: Locator) -> str:
     return str(canvas.evaluate("(canvas) => canvas.toDataURL()"))
 
 
-def expect_tooltip(page: Page, figure: Locator, x: float, y: float = 0.5) -> None:
+def expect_tooltip(page: Page, figure: Locator, x: float) -> None:
     """Moves the mouse over the chart. The tooltip is part of the canvas, so a test can only see that the image
     changes, with the next frame."""
     before = canvas_image(figure)
     box = figure.locator("canvas").first.bounding_box()
     assert box
-    page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+    page.mouse.move(box["x"] + x * box["width"], box["y"] + box["height"] / 2)
     canvas = figure.locator("canvas").first.element_handle()
     page.wait_for_function("([canvas, was]) => canvas.toDataURL() !== was", arg=[canvas, before])
 

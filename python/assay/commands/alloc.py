@@ -8,8 +8,9 @@ import socket
 import tempfile
 from pathlib import Path
 
-from assay.commands.options import add_option, argument_type, open_run, parse_sizes
+from assay.commands.options import add_option, argument_type, parse_sizes
 from assay.commands.parser import Example, Parser
+from assay.commands.session import open_session
 from assay.errors import UserError
 from assay.measure.alloc import (
     QUESTIONS,
@@ -90,7 +91,7 @@ variants:
         session = _session(args, {"sizes": ",".join(map(str, plan.sizes))})
         with session.interruptible():
             run_steps(session, steps_of(plan))
-        return _conclude(session, args)
+        return session.conclude([])
 
 
 def _questions(text: str) -> list[str]:
@@ -146,22 +147,19 @@ def _plan(args: argparse.Namespace) -> Plan:
     )
 
 
-def _session(args: argparse.Namespace, options: dict[str, Scalar]) -> Session:
-    run = open_run("alloc", args)
-    run.info.hosts = [socket.gethostname()]
-    run.info.options = {
+def _session(args: argparse.Namespace, source: dict[str, Scalar]) -> Session:
+    options = {
         "allocators": [allocator.name for allocator in args.allocators],
         "started": [
             f"{allocator.name} {allocator.environment()}"
             for allocator in args.allocators
             if allocator.environment()
         ],
-        **options,
+        **source,
     }
-    run.save()
-    session = Session(run, verbose=args.verbose, quiet=args.json)
+    session = open_session("alloc", args, [socket.gethostname()], options)
     for context in read_contexts():
-        run.append(context)
+        session.run.append(context)
     return session
 
 
@@ -178,11 +176,4 @@ def _replay(args: argparse.Namespace, trace: Path) -> int:
             run_steps(
                 session, [Step(REPLAY, allocator, params, REPLAY_EXPECTED_S) for allocator in args.allocators]
             )
-        return _conclude(session, args)
-
-
-def _conclude(session: Session, args: argparse.Namespace) -> int:
-    status = session.conclude([])
-    if args.json:
-        session.print_json()
-    return status
+        return session.conclude([])

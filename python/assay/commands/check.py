@@ -6,8 +6,9 @@ import argparse
 import socket
 import time
 
-from assay.commands.options import add_option, add_output, chosen_launcher, open_run, site_and_hosts
+from assay.commands.options import add_option, add_output, chosen_launcher, site_and_hosts
 from assay.commands.parser import Example, Parser
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch.engines import probe
@@ -56,10 +57,7 @@ class Check:
         if launcher is None and site.name == "ssh":
             raise UserError(no_mpi_reason)
         check_hosts(site, hosts)
-        run = open_run("check", args)
-        run.info.hosts = hosts
-        run.save()
-        session = Session(run, verbose=args.verbose, quiet=args.json)
+        session = open_session("check", args, hosts)
         try:
             probe()
         except UserError as error:  # the engines are not built: every measurement is waived, with the reason
@@ -67,10 +65,7 @@ class Check:
         else:
             with session.interruptible():
                 _measure(session, args, site, hosts, launcher, no_mpi_reason)
-        status = session.conclude(specs)
-        if args.json:
-            session.print_json()
-        return status
+        return session.conclude(specs)
 
 
 def _measure(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from assay.commands.options import add_option, add_output, chosen_launcher, open_run, site_and_hosts
+from assay.commands.options import add_option, add_output, chosen_launcher, site_and_hosts
 from assay.commands.parser import Example, Parser
+from assay.commands.session import open_session
 from assay.commands.specifications import read_specification, specifications
 from assay.errors import UserError
 from assay.launch.hosts import host_list
 from assay.launch.reach import check_hosts
 from assay.measure.comply import OfferedHosts, comply
-from assay.measure.session import Session
 
 
 class Comply:
@@ -58,14 +58,12 @@ class Comply:
         offer = OfferedHosts(site, hosts, launcher, no_launcher, peer, interfaces, realtime=args.realtime)
         check_hosts(site, hosts)
         check_hosts(offer.peer_site, peers)
-        run = open_run("comply", args)
-        run.info.hosts = hosts
-        run.info.options = {"specification": args.specification, "peer": args.peer, "interfaces": interfaces}
-        run.save()
-        session = Session(run, verbose=args.verbose, quiet=args.json)
+        session = open_session(
+            "comply",
+            args,
+            hosts,
+            {"specification": args.specification, "peer": args.peer, "interfaces": interfaces},
+        )
         with session.interruptible():
             comply(session, specs, offer)
-        status = session.conclude(specs)
-        if args.json:
-            session.print_json()
-        return status
+        return session.conclude(specs)

@@ -6,14 +6,14 @@ from __future__ import annotations
 import argparse
 import socket
 
-from assay.commands.options import add_output, open_run
+from assay.commands.options import add_output
 from assay.commands.parser import Example, Parser
 from assay.commands.run import read_parameters
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.launch.engines import describe, probe
 from assay.launch.placement import HERE
 from assay.measure.node import measure_node
-from assay.measure.session import Session
 
 NAME = "node.gpu_copy"
 
@@ -40,14 +40,7 @@ class Gpu:
         described.check_bounds(params)
         specs = specifications(args, "gpu")
         this_host = socket.gethostname()
-        run = open_run("gpu", args)
-        run.info.hosts = [this_host]
-        run.info.options = {**params}
-        run.save()
-        session = Session(run, verbose=args.verbose, quiet=args.json)
+        session = open_session("gpu", args, [this_host], {**params})
         with session.interruptible():
             measure_node(session, NAME, HERE, [this_host], None, params)
-        status = session.conclude(specs)
-        if args.json:
-            session.print_json()
-        return status
+        return session.conclude(specs)

@@ -8,14 +8,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from ClusterShell.NodeSet import NodeSet
-from rich.table import Table
 from rich.text import Text
 
 from assay.commands.options import add_option, count
 from assay.commands.parser import Example, Parser
+from assay.commands.sub_verbs import VerbGroup, Verbs
 from assay.commands.vm import prepare_vm
 from assay.errors import EXIT_PASS, UserError
 from assay.lab import Fault, Rates, take_down
@@ -24,39 +23,12 @@ from assay.lab.namespaces import find_processes
 from assay.lab.traffic import parse_loss, parse_mtu, parse_rate
 from assay.records.units import format_quantity, format_share
 from assay.report.console import console
+from assay.report.tables import plain_table
 
 _RATE = "such as 100mbit or 1gbit"
 
 
-class Lab:
-    """Make a virtual cluster on this machine to try things on. Its hosts are network namespaces behind a switch with
-    the rates that you plant; they run this machine's programs, and 'assay net --lab' measures them. 'assay lab vm'
-    boots a guest with NUMA nodes, RDMA devices and persistent memory. Needs root."""
-
-    name = "lab"
-    notes = "'assay lab up --help' and so on tell more."
-    examples = [
-        Example("assay lab up --nodes 8 --cabinets 2 --host-rate 100mbit", needs="root"),
-        Example("assay lab fault h3 --tx 50%", "h3 sends at half its rate", "a lab"),
-        Example("assay lab down", needs="a lab"),
-    ]
-
-    def prepare_parser(self, parser: Parser) -> None:
-        verbs = parser.add_subparsers(title="commands", dest="lab_command", metavar="COMMAND", required=True)
-        for prepare in (_prepare_up, _prepare_status, _prepare_exec, _prepare_fault, _prepare_down):
-            prepare(verbs)
-        prepare_vm(verbs)
-
-    def run(self, args: argparse.Namespace) -> int:
-        status: int = args.lab_verb(args)
-        return status
-
-
-# The type of add_subparsers(): argparse has no public name for it.
-_Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
-
-
-def _add_verb(verbs: _Verbs, name: str, summary: str, examples: list[Example]) -> Parser:
+def _add_verb(verbs: Verbs, name: str, summary: str, examples: list[Example]) -> Parser:
     parser = verbs.add_parser(
         name,
         help=summary[0].lower() + summary[1:].split(". ")[0].rstrip("."),
@@ -67,7 +39,7 @@ def _add_verb(verbs: _Verbs, name: str, summary: str, examples: list[Example]) -
     return parser
 
 
-def _prepare_up(verbs: _Verbs) -> None:
+def _prepare_up(verbs: Verbs) -> None:
     parser = _add_verb(
         verbs,
         "up",
@@ -97,7 +69,7 @@ def _prepare_up(verbs: _Verbs) -> None:
     parser.add_argument("--cabinet-rate", metavar="RATE", help="limit of a cabinet's uplink, each direction")
     parser.add_argument("--mtu", default="1500", metavar="BYTES", help="largest packet (default: 1500)")
     parser.add_argument("--slurm", action="store_true", help="run Slurm on it (needs slurm-wlm and munge)")
-    parser.set_defaults(lab_verb=_up)
+    parser.set_defaults(sub_verb=_up)
 
 
 def _up(args: argparse.Namespace) -> int:
@@ -123,7 +95,7 @@ def _rate(text: str | None) -> float | None:
     return None if text is None else parse_rate(text)
 
 
-def _prepare_status(verbs: _Verbs) -> None:
+def _prepare_status(verbs: Verbs) -> None:
     parser = _add_verb(
         verbs,
         "status",
@@ -135,7 +107,7 @@ def _prepare_status(verbs: _Verbs) -> None:
         ],
     )
     add_option(parser, "--json", "rates in B/s, null is unlimited")
-    parser.set_defaults(lab_verb=_status)
+    parser.set_defaults(sub_verb=_status)
 
 
 def _status(args: argparse.Namespace) -> int:
@@ -144,10 +116,7 @@ def _status(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(_status_json(lab, running), indent=2))
         return EXIT_PASS
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("host", "cabinet", "address", "sends", "receives", "fault"):
-        table.add_column(title)
-    table.add_column("processes", justify="right")
+    table = plain_table("host", "cabinet", "address", "sends", "receives", "fault", numbers=["processes"])
     for host in lab.nodes.values():
         fault = host.fault
         table.add_row(
@@ -232,7 +201,7 @@ def _describe_fault(fault: Fault) -> str:
     return ", ".join([*parts, "down"] if fault.down else parts) or "-"
 
 
-def _prepare_exec(verbs: _Verbs) -> None:
+def _prepare_exec(verbs: Verbs) -> None:
     parser = _add_verb(
         verbs,
         "exec",
@@ -247,7 +216,7 @@ def _prepare_exec(verbs: _Verbs) -> None:
     parser.usage = "%(prog)s [options] HOST -- COMMAND [ARGUMENT ...]"
     parser.add_argument("hosts", metavar="HOST", help="a host or a node set, such as h[0-3]")
     parser.add_argument("argv", metavar="-- CMD ...", nargs=argparse.REMAINDER, help="the command")
-    parser.set_defaults(lab_verb=_exec)
+    parser.set_defaults(sub_verb=_exec)
 
 
 def _exec(args: argparse.Namespace) -> int:
@@ -283,7 +252,7 @@ def _exec_many(lab: VirtualCluster, hosts: Sequence[str], argv: Sequence[str]) -
     return max(child.returncode if child.returncode >= 0 else 128 - child.returncode for child in children)
 
 
-def _prepare_fault(verbs: _Verbs) -> None:
+def _prepare_fault(verbs: Verbs) -> None:
     parser = _add_verb(
         verbs,
         "fault",
@@ -303,7 +272,7 @@ def _prepare_fault(verbs: _Verbs) -> None:
     parser.add_argument("--rx-loss", metavar="SHARE", help="lose this share of the packets that it receives")
     parser.add_argument("--down", action="store_true", help="take the link down")
     parser.add_argument("--clear", action="store_true", help="remove all faults")
-    parser.set_defaults(lab_verb=_fault)
+    parser.set_defaults(sub_verb=_fault)
 
 
 def _fault(args: argparse.Namespace) -> int:
@@ -324,7 +293,7 @@ def _fault(args: argparse.Namespace) -> int:
     return EXIT_PASS
 
 
-def _prepare_down(verbs: _Verbs) -> None:
+def _prepare_down(verbs: Verbs) -> None:
     parser = _add_verb(
         verbs,
         "down",
@@ -335,10 +304,25 @@ def _prepare_down(verbs: _Verbs) -> None:
             Example("ASSAY_LAB=lopsided assay lab down", needs="a lab"),
         ],
     )
-    parser.set_defaults(lab_verb=_down)
+    parser.set_defaults(sub_verb=_down)
 
 
 def _down(args: argparse.Namespace) -> int:
     name, ended = take_down(args.lab or None)
     print(f"lab '{name}' is down" if ended else f"no lab '{name}' was up: nothing to do")
     return EXIT_PASS
+
+
+class Lab(VerbGroup):
+    """Make a virtual cluster on this machine to try things on. Its hosts are network namespaces behind a switch with
+    the rates that you plant; they run this machine's programs, and 'assay net --lab' measures them. 'assay lab vm'
+    boots a guest with NUMA nodes, RDMA devices and persistent memory. Needs root."""
+
+    name = "lab"
+    notes = "'assay lab up --help' and so on tell more."
+    examples = [
+        Example("assay lab up --nodes 8 --cabinets 2 --host-rate 100mbit", needs="root"),
+        Example("assay lab fault h3 --tx 50%", "h3 sends at half its rate", "a lab"),
+        Example("assay lab down", needs="a lab"),
+    ]
+    sub_verbs = (_prepare_up, _prepare_status, _prepare_exec, _prepare_fault, _prepare_down, prepare_vm)

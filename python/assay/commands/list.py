@@ -6,7 +6,6 @@ import argparse
 import json
 
 import msgspec
-from rich.table import Table
 from rich.text import Text
 
 from assay.commands.options import add_option
@@ -15,6 +14,7 @@ from assay.errors import EXIT_PASS, UserError
 from assay.launch.engines import MeasurementDescription, describe, describe_storage, probe
 from assay.launch.launchers import default_launcher
 from assay.report.console import console
+from assay.report.tables import plain_table
 from assay.system import in_local_words
 
 
@@ -72,7 +72,7 @@ def _as_json(m: MeasurementDescription, reason: str | None) -> dict[str, object]
 
 
 def _show_all(chosen: list[MeasurementDescription], waivers: dict[str, str | None]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = plain_table()
     for title in ("measurement", "scope", "here", "what"):
         table.add_column(title, overflow="fold")
     for m in chosen:
@@ -90,7 +90,7 @@ def _show_measurement(m: MeasurementDescription, reason: str | None) -> None:
         ("parameter", [("--" + p.name.replace("_", "-"), p.default, p.unit, p.help) for p in m.parameters]),
         ("metric", [(x.name, x.better, x.unit, x.help) for x in m.metrics]),
     ):
-        table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+        table = plain_table(title_justify="left")
         for heading in (title, "default" if title == "parameter" else "better", "unit", "what"):
             table.add_column(heading, overflow="fold")
         for row in rows:

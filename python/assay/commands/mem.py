@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import socket
 
-from assay.commands.options import add_option, add_output, open_run, share
+from assay.commands.options import add_option, add_output, share
 from assay.commands.parser import Example, Parser
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch.engines import describe, probe
 from assay.launch.placement import HERE
 from assay.measure.node import measure_node
-from assay.measure.session import Session
 from assay.measure.workload import load_workload
 from assay.records.schema import Scalar
 
@@ -66,14 +66,8 @@ class Mem:
         for name, params in ((PACED, paced), (PEAK, peak)):
             described.find(name).check_bounds(params)
         this_host = socket.gethostname()
-        run = open_run("mem", args)
-        run.info.hosts = [this_host]
-        run.save()
-        session = Session(run, verbose=args.verbose, quiet=args.json)
+        session = open_session("mem", args, [this_host])
         with session.interruptible():
             for name in names:
                 measure_node(session, name, HERE, [this_host], None, paced if name == PACED else peak)
-        status = session.conclude(specs)
-        if args.json:
-            session.print_json()
-        return status
+        return session.conclude(specs)

@@ -57,7 +57,7 @@ class Model:
         model = fit_run(run)
         target = Path(args.platform) if args.platform else run.path / "platform.xml"
         write_platform(model, target, str(run.info.id))
-        session = Session(run, verbose=args.verbose, quiet=args.json)
+        session = Session(run, verbose=args.verbose)
         no_simulation = "not asked for" if args.no_simulation else simulator.unavailable()
         if no_simulation:
             session.err.print(f"not simulated: {no_simulation}; this platform is not validated")

@@ -20,10 +20,10 @@ from assay.commands.options import (
     add_output,
     check_timeout,
     count,
-    open_run,
     site_and_hosts,
 )
 from assay.commands.parser import Example, Parser
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.explain import Evidence
@@ -123,9 +123,7 @@ def run_request(
     specs = specifications(args, *built_in)
     routes = _read_routes(args, request)
     check_hosts(request.site, [*request.servers, *request.clients], request.launcher.name)
-    run = open_run("net", args)
-    run.info.hosts = [host for segment in request.segments() for host in segment.hosts]
-    run.info.options = {
+    options = {
         "servers": request.servers,
         "clients": request.clients,
         "servers_hcas": request.adapters,
@@ -133,19 +131,19 @@ def run_request(
         **options_of_source(args),
         **({"rail": rail_of(args)} if routes is not None and rail_of(args) else {}),
     }
-    run.save()
-    session = Session(run, verbose=args.verbose, quiet=args.json or args.compat_netsan)
+    hosts = [host for segment in request.segments() for host in segment.hosts]
+    session = open_session("net", args, hosts, options)
+    session.quiet = args.compat_netsan
     session.err.print(_describe_request(request))
     with session.interruptible():
         measure_network(session, request)
     if routes is not None:
         _add_slow_links(session, routes)
     status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    elif args.compat_netsan:
-        show_findings(session.err, [r for r in run.records if isinstance(r, Finding)])
-        rows = sweep_rows(run.records)
+    if args.compat_netsan and not args.json:
+        records = session.run.records
+        show_findings(session.err, [r for r in records if isinstance(r, Finding)])
+        rows = sweep_rows(records)
         print(netsan_table(rows, request.servers, len(request.adapters), request.clients))
     return status
 

@@ -20,7 +20,6 @@ from assay.lab import Lab
 from assay.launch.direct import TRANSPORTS
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, launcher_on
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
-from assay.records.run import Run
 from assay.records.units import parse_in, parse_size
 
 Group = argparse._ArgumentGroup | argparse.ArgumentParser
@@ -182,6 +181,7 @@ SHARED: dict[str, dict[str, Any]] = {
         "help": "close and sync return when the data are safe in the file system (file, the default) or in the nodes' "
         "memory (memory; the rest goes on in the background, also after the program)",
     },
+    "--sources": {"action": "store_true", "help": "put this machine's source files into the report"},
     "--discard": {"action": "store_true", "help": "drop data that are not in the file system"},
     "--resume": {"metavar": "RUN", "help": "continue a run that ended early"},
     "-o --output": {
@@ -260,10 +260,3 @@ def site_and_hosts(
     ranks = rank_count or ranks_here or max(2, len(os.sched_getaffinity(0)))
     check_ranks_here(ranks)
     return HERE, [socket.gethostname()] * ranks
-
-
-def open_run(verb: str, args: argparse.Namespace) -> Run:
-    """Creates the run of this command, or reopens the run that it continues (--resume)."""
-    if args.resumed is not None:
-        return Run.reopen(args.resumed)
-    return Run.create(verb, args.command_line, path=Path(args.output) if args.output else None)

@@ -9,10 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from assay.commands.options import add_option, open_run
-from assay.commands.parser import Example, Parser
+from assay.commands.options import add_option
+from assay.commands.parser import Example
+from assay.commands.session import open_session
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, UserError
 from assay.measure.session import Session
 from assay.profile.compare import Change, changes
@@ -22,12 +24,6 @@ from assay.profile.profiles import Profiles
 from assay.records.run import Run
 from assay.records.schema import Scalar
 from assay.records.text import json_line
-
-if TYPE_CHECKING:
-    from typing import TypeAlias
-
-    # argparse has no public name for this type.
-    Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 Profile = TypeVar("Profile", HeapProfile, NumaProfile)
 STACK_FORMATS = ("collapsed", "speedscope", "pprof", "callgrind")
@@ -46,11 +42,7 @@ class Profiler(Generic[Profile]):
     main: Callable[[Profiles], Profile | None]  # the profile to show first
 
     def new_session(self, args: argparse.Namespace, options: dict[str, Scalar | list[str] | None]) -> Session:
-        run = open_run(self.verb, args)
-        run.info.hosts = [socket.gethostname()]
-        run.info.options = options
-        run.save()
-        return Session(run)
+        return open_session(self.verb, args, [socket.gethostname()], options)
 
     def profiles_of(self, path: Path) -> tuple[Run, Profiles]:
         """Loads a run and its profiles, after analysing recordings that have not been analysed. Raises UserError."""
@@ -86,8 +78,6 @@ class Profiler(Generic[Profile]):
 class Export(Generic[Profile]):
     """``assay VERB export``: a profile in the formats of other tools. ``with_json``: the whole profile as JSON too."""
 
-    name = "export"
-
     def __init__(self, profiler: Profiler[Profile], examples: Sequence[Example], with_json: bool) -> None:
         self.profiler: Profiler[Profile] = profiler
         self.examples = examples
@@ -96,7 +86,7 @@ class Export(Generic[Profile]):
     def prepare(self, verbs: Verbs) -> None:
         json = "whole (json), or its call stacks " if "json" in self.formats else ""
         parser = verbs.add_parser(
-            self.name,
+            "export",
             help=f"write a profile for other tools: {', '.join(self.formats)}",
             description="Writes the merged ranks of an MPI program, or else the largest process, to standard output: "
             f"{json}for flamegraph.pl (collapsed), speedscope.app, pprof and KCachegrind (callgrind).",
@@ -106,7 +96,7 @@ class Export(Generic[Profile]):
         formats = ", ".join(self.formats)
         parser.add_argument("format", choices=self.formats, metavar="FORMAT", help=f"one of {formats}")
         self.profiler.add_metric(parser)
-        parser.set_defaults(**{f"{self.profiler.verb}_verb": self.run})
+        parser.set_defaults(sub_verb=self.run)
 
     def run(self, args: argparse.Namespace) -> int:
         from assay.profile.export import callgrind, collapsed, pprof, speedscope
@@ -151,8 +141,6 @@ class Diff(Generic[Profile]):
     """``assay VERB diff``: compares two profiles. ``help`` and ``description`` are those of the sub-verb; ``show``
     prints the comparison, as JSON if its second argument is true."""
 
-    name = "diff"
-
     def __init__(
         self,
         profiler: Profiler[Profile],
@@ -167,13 +155,13 @@ class Diff(Generic[Profile]):
 
     def prepare(self, verbs: Verbs) -> None:
         parser = verbs.add_parser(
-            self.name, help=self.help, description=self.description, examples=list(self.examples)
+            "diff", help=self.help, description=self.description, examples=list(self.examples)
         )
         parser.add_argument("before", type=Path, metavar="BEFORE", help="run directory")
         parser.add_argument("after", type=Path, metavar="AFTER", help="run directory")
         self.profiler.add_metric(parser)
         add_option(parser, "--json")
-        parser.set_defaults(**{f"{self.profiler.verb}_verb": self.run})
+        parser.set_defaults(sub_verb=self.run)
 
     def run(self, args: argparse.Namespace) -> int:
         before, after = self.profiler.main_profile(args.before), self.profiler.main_profile(args.after)

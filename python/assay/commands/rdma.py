@@ -7,9 +7,10 @@ import os
 import socket
 from pathlib import Path
 
-from assay.commands.options import add_option, add_output, open_run
+from assay.commands.options import add_option, add_output
 from assay.commands.parser import Example, Parser
 from assay.commands.run import read_parameters
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch.engines import MeasurementDescription, describe, probe
@@ -72,17 +73,15 @@ class Rdma:
         specs = specifications(args, "rdma")
         _check_device(described, args.device)
         this_host = socket.gethostname()
-        run = open_run("rdma", args)
-        run.info.hosts = [this_host]
-        run.info.options = {"device": args.device, "peer_device": args.peer_device, "host": host, **params}
-        run.save()
-        session = Session(run, verbose=args.verbose, quiet=args.json)
+        session = open_session(
+            "rdma",
+            args,
+            [this_host],
+            {"device": args.device, "peer_device": args.peer_device, "host": host, **params},
+        )
         with session.interruptible():
             _measure_pairs_or_side(session, described, args, this_host, host, params)
-        status = session.conclude(specs)
-        if args.json:
-            session.print_json()
-        return status
+        return session.conclude(specs)
 
 
 def _check_device(described: MeasurementDescription, device: str | None) -> None:

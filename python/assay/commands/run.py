@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from assay.commands.options import add_option, add_output, open_run, site_and_hosts
+from assay.commands.options import add_option, add_output, site_and_hosts
 from assay.commands.parser import Example, Parser, nearest
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch.engines import Parameter, describe, describe_storage, probe
@@ -15,7 +16,6 @@ from assay.launch.hosts import host_list
 from assay.launch.launchers import Local, default_launcher, launcher_on
 from assay.launch.placement import Segment
 from assay.launch.reach import check_hosts
-from assay.measure.session import Session
 from assay.records.schema import Scalar
 from assay.records.units import parse_in
 
@@ -64,18 +64,12 @@ class Run:
             launcher = Local() if single_host and len(hosts) == 1 else default_launcher()
         specs = specifications(args)
         check_hosts(site, hosts)
-        run = open_run("run", args)
-        run.info.hosts = hosts
-        run.save()
-        session = Session(run, verbose=args.verbose, quiet=args.json)
+        session = open_session("run", args, hosts)
         # The flavour of an engine is the MPI that it is built for. "": the engine without MPI; None: the launcher's.
         flavour = "" if single_host else None
         with session.interruptible():
             session.measure(described.name, launcher, site, [Segment(hosts)], params, flavour=flavour)
-        status = session.conclude(specs)
-        if args.json:
-            session.print_json()
-        return status
+        return session.conclude(specs)
 
 
 def read_parameters(

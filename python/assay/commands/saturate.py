@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from assay.commands.options import add_option, add_output, check_timeout, open_run, site_and_hosts
+from assay.commands.options import add_option, add_output, check_timeout, site_and_hosts
 from assay.commands.parser import Example, Parser
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.judge import Specification
@@ -15,7 +16,6 @@ from assay.launch.launchers import launcher_on
 from assay.launch.reach import check_hosts
 from assay.measure.model import fit_capacities
 from assay.measure.saturation import SaturationRequest, measure_saturation
-from assay.measure.session import Session
 from assay.model.network import Topology
 from assay.model.study import Effort, Study
 from assay.records.foreign import Wanted, read_text
@@ -67,11 +67,10 @@ def run_request(
     args: argparse.Namespace, request: SaturationRequest, specs: list[Specification], verb: str
 ) -> int:
     """Runs the study and shows its results, on a cluster or on a simulated one. Returns the exit code."""
-    run = open_run(verb, args)
-    run.info.hosts = request.hosts
+    session = open_session(verb, args, request.hosts)
+    run = session.run
     run.info.options.setdefault("hosts", request.hosts)
     run.save()
-    session = Session(run, verbose=args.verbose, quiet=args.json)
     session.err.print(f"{len(request.hosts)} hosts ({fold(request.hosts)}) under {request.launcher.name}")
     with session.interruptible():
         study = measure_saturation(session, request)
@@ -79,9 +78,7 @@ def run_request(
             session.err.print(_describe_cabinets(study), soft_wrap=True)
         fit_capacities(run, study.cabinets)
     status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    else:
+    if not args.json:
         session.out.print(f"a platform for SimGrid: assay model {run.path}", soft_wrap=True)
     return status
 

@@ -17,11 +17,12 @@ from assay.commands.parser import Example, Parser
 from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.fabric.platform import CONFIGURATION
-from assay.launch import flows, simulator
+from assay.launch import simulator
 from assay.launch.flows import Flows, write_network
 from assay.launch.placement import HERE
 from assay.launch.platforms import computing, platform_hosts
 from assay.launch.simulator import Simulator, pass_messages
+from assay.launch.without_mpi import missing_engine
 from assay.measure.saturation import SaturationRequest
 from assay.model.study import Effort
 from assay.model.what_if import change_platform
@@ -87,7 +88,7 @@ class Simulate:
             raise UserError("what is to be simulated?", "after --: net, saturate, eb, or an MPI program")
         if args.flows and arguments[0] != "eb":
             raise UserError(f"--flows with {arguments[0]}", "flows simulate eb alone; leave out --flows")
-        reason = flows.unavailable() if args.flows else simulator.unavailable()
+        reason = missing_engine() if args.flows else simulator.unavailable()
         if reason:
             raise UserError(f"nothing can be simulated here: {reason}")
         with tempfile.TemporaryDirectory(prefix="assay-simulate-") as folder:

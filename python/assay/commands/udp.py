@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import socket
 
-from assay.commands.options import add_option, add_output, open_run
+from assay.commands.options import add_option, add_output
 from assay.commands.parser import Example, Parser
 from assay.commands.run import read_parameters
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.lab import Lab
@@ -15,7 +16,6 @@ from assay.launch.engines import describe, probe
 from assay.launch.launchers import Local
 from assay.launch.placement import HERE, REMOTE, Segment, Site, lab_site
 from assay.launch.reach import check_hosts
-from assay.measure.session import Session
 from assay.measure.udp import RECEIVE, SEND, UdpEndpoint, in_base_units, measure_udp
 from assay.records.schema import Scalar
 
@@ -65,11 +65,7 @@ class Udp:
         if not starts_both_sides:
             _check_interface(args.hosts, args.side)
         specs = specifications(args, *(["udp"] if args.side == "receive" else []))
-        run = open_run("udp", args)
-        run.info.hosts = [this_host]
-        run.info.options = {"side": args.side, "host": args.hosts, **params}
-        run.save()
-        session = Session(run, verbose=args.verbose, quiet=args.json)
+        session = open_session("udp", args, [this_host], {"side": args.side, "host": args.hosts, **params})
         with session.interruptible():
             if starts_both_sides:
                 sender = UdpEndpoint(site if site.lab else REMOTE, args.peer)
@@ -80,10 +76,7 @@ class Udp:
                 session.measure(
                     NAMES[args.side], Local(), site, [Segment([this_host])], params_with_host, flavour=""
                 )
-        status = session.conclude(specs)
-        if args.json:
-            session.print_json()
-        return status
+        return session.conclude(specs)
 
 
 def _check_interface(host: str, side: str) -> None:

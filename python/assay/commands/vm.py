@@ -7,16 +7,13 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TypeAlias
 
 from assay.commands.options import add_option, count, size
-from assay.commands.parser import Example, Parser
+from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, UserError
 from assay.lab.guest import Guest, Hardware, prepare_kernel, run_guest
 from assay.lab.traffic import parse_rate
-
-# The type of add_subparsers(): argparse has no public name for it.
-Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 # The shell command of a guest that is given none: prints its hardware.
 SUMMARY = """\
@@ -73,7 +70,7 @@ def prepare_vm(verbs: Verbs) -> None:
     add_option(parser, "--timeout", "the whole guest; default: 300s", default=300.0)
     parser.add_argument("--prepare", action="store_true", help="only fetch and unpack the kernel")
     parser.add_argument("argv", metavar="-- CMD ...", nargs=argparse.REMAINDER, help="the command")
-    parser.set_defaults(lab_verb=_run_vm)
+    parser.set_defaults(sub_verb=_run_vm)
 
 
 def _run_vm(args: argparse.Namespace) -> int:

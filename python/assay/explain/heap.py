@@ -62,10 +62,6 @@ def _finding(rule: str, host: str, cause: str, details: list[str], fix: str) -> 
     )
 
 
-def _where(location: Location) -> str:
-    return f"{location.function} ({location.source})"
-
-
 def _is_runtime(location: Location) -> bool:
     return location.module.rpartition("/")[2].startswith(RUNTIME) or _is_interpreter(location)
 
@@ -88,7 +84,7 @@ def _leaks(profile: HeapProfile, host: str) -> list[Finding]:
         _finding(
             "heap_leak",
             host,
-            f"{_where(figures.location)} allocates {format_quantity(figures.exclusive, 'B')} that are never freed",
+            f"{figures.location.place} allocates {format_quantity(figures.exclusive, 'B')} that are never freed",
             [f"{format_share(figures.exclusive / profile.totals.peak)} of the peak", *gap],
             "free them; blocks that are kept on purpose until the end count here too",
         )
@@ -107,7 +103,7 @@ def _temporary(profile: HeapProfile, host: str) -> list[Finding]:
         _finding(
             "heap_temporary",
             host,
-            f"{_where(figures.location)} allocates {figures.exclusive:.0f} blocks "
+            f"{figures.location.place} allocates {figures.exclusive:.0f} blocks "
             "that are freed before the next allocation",
             [f"{format_share(figures.exclusive / profile.totals.count)} of all allocations"],
             "allocate once, before the loop"
@@ -125,7 +121,7 @@ def _tiny(profile: HeapProfile, host: str) -> list[Finding]:
         _finding(
             "heap_tiny",
             host,
-            f"{_where(figures.location)} allocates {figures.exclusive:.0f} blocks of {TINY_SIZE} byte or none",
+            f"{figures.location.place} allocates {figures.exclusive:.0f} blocks of {TINY_SIZE} byte or none",
             [
                 f"{format_share(figures.exclusive / profile.totals.count)} of all allocations",
                 "each takes 32 bytes of glibc's heap",
@@ -148,7 +144,7 @@ def _reallocations(profile: HeapProfile, host: str) -> list[Finding]:
                 _finding(
                     "heap_reallocation",
                     host,
-                    f"{_where(tree.locations[line])} reallocates {times:.0f} times",
+                    f"{tree.locations[line].place} reallocates {times:.0f} times",
                     [
                         f"{times / blocks:.0f} times for each block",
                         f"{format_share(times / profile.totals.count)} of all allocations",
@@ -175,7 +171,7 @@ def _copies(profile: HeapProfile, host: str) -> list[Finding]:
         _finding(
             "heap_copies",
             host,
-            f"{_where(figures.location)} makes {figures.exclusive:.0f} short-lived copies of a {type_name}",
+            f"{figures.location.place} makes {figures.exclusive:.0f} short-lived copies of a {type_name}",
             [f"{format_share(figures.exclusive / profile.totals.count)} of all allocations"],
             "take it by reference (const auto&), or move it",
         )
@@ -208,7 +204,7 @@ def _fragmentation(profile: HeapProfile, host: str) -> list[Finding]:
         _finding(
             "heap_fragmentation",
             host,
-            f"{_where(profile.calls.locations[site])} keeps {format_quantity(size, 'B')} of nearly empty pages "
+            f"{profile.calls.locations[site].place} keeps {format_quantity(size, 'B')} of nearly empty pages "
             f"with {blocks} blocks",
             [
                 f"{format_share(size / fragmentation.resident)} of the resident memory",
@@ -232,7 +228,7 @@ def _first_touch(profile: HeapProfile, host: str) -> list[Finding]:
     bound = "at least " if profile.trace.lost_faults else ""
     findings = []
     for site, pages, with_huge in zip(touches.site, touches.site_pages, touches.site_with_huge, strict=True):
-        where, peak = _where(profile.calls.locations[site]), peaks.get(site, 0)
+        where, peak = profile.calls.locations[site].place, peaks.get(site, 0)
         if pages < MIN_PAGES:
             break
         if pages * PAGE >= MIN_RETOUCHES * peak:

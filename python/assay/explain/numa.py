@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from assay.explain.evidence import Evidence
 from assay.profile.numa import NumaProfile, by_node, known, total
-from assay.profile.tree import Location
 from assay.records.numa import NumaAdvice, NumaApplied
 from assay.records.schema import Finding, Subject
 from assay.records.units import format_quantity, format_share
@@ -30,10 +29,6 @@ def _rule(advice: Advice) -> Callable[[Evidence], list[Finding]]:
     return rule
 
 
-def _where(location: Location) -> str:
-    return f"{location.function} ({location.source})"
-
-
 def _emulated_note(profile: NumaProfile) -> str:
     return " (emulated nodes)" if profile.process.emulated else ""
 
@@ -44,7 +39,7 @@ def _placement(profile: NumaProfile, host: str) -> list[Finding]:
 
 def _misplaced(profile: NumaProfile, advice: NumaAdvice, host: str) -> Finding:
     profiled, toucher = profile.objects[advice.object], profile.location(advice.toucher)
-    by = f" by {_where(toucher)}" if toucher else ""
+    by = f" by {toucher.place}" if toucher else ""
     before, after = format_share(advice.before), format_share(advice.predicted)
     if advice.assumed:
         cause = f"{profiled.name} is touched first{by} on one node, and threads run on several"

@@ -43,12 +43,12 @@ def _show(record: Measurement) -> str:
     return format_share(record.median) if is_share else format_quantity(record.median, record.unit)
 
 
-def _span(records: Sequence[Measurement], subjects: str = "hosts") -> str:
+def _span(records: Sequence[Measurement]) -> str:
     """The values of one or of several subjects: "12.3 GB/s", or "11.9 GB/s to 12.3 GB/s on 8 hosts"."""
     ordered = sorted(records, key=lambda r: r.median)
     low, high = _show(ordered[0]), _show(ordered[-1])
     values = low if low == high else f"{low} to {high}"
-    return values if len(ordered) == 1 else f"{values} on {len(ordered)} {subjects}"
+    return values if len(ordered) == 1 else f"{values} on {len(ordered)} hosts"
 
 
 def _each_host(records: Iterable[Measurement], metric: str, **params: object) -> list[Measurement]:
@@ -151,8 +151,7 @@ def _network(records: Sequence[Measurement]) -> str:
 
 def _where(record: Measurement) -> str:
     size, operation = record.params.get("size"), record.params.get("op", "")
-    at = f" at {format_size(int(size))} {operation}".rstrip() if isinstance(size, int | float) else ""
-    return at
+    return f" at {format_size(int(size))} {operation}".rstrip() if isinstance(size, int | float) else ""
 
 
 def _first(records: Sequence[Measurement]) -> str:

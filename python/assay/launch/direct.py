@@ -24,8 +24,9 @@ from msgspec import Struct
 import assay
 from assay.errors import EXIT_UNUSABLE, UserError
 from assay.lab import Lab
-from assay.launch.engines import check_transport_here, probe
+from assay.launch.engines import check_transport_here
 from assay.launch.placement import HERE, REMOTE, Segment, Site, lab_site
+from assay.launch.without_mpi import WithoutMpi
 from assay.records.text import one_line
 
 OFI = "ofi"  # libfabric with the provider that it chooses; "ofi:shm" names a provider
@@ -62,10 +63,8 @@ class Job(Struct):
         return HERE if self.site == HERE.name else REMOTE
 
 
-class Direct:
+class Direct(WithoutMpi):
     """A launcher of ranks without MPI on hosts of a lab, on hosts reached by ssh, or here."""
-
-    flavour = ""
 
     def __init__(
         self,
@@ -85,16 +84,6 @@ class Direct:
         self.heartbeat_ms = heartbeat_ms
         self.start_s = start_s
         self.planner = planner
-
-    def program(self) -> str | None:
-        return None
-
-    def unavailable(self) -> str | None:
-        try:
-            probe("")
-        except UserError as error:
-            return str(error)
-        return None
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         job = Job(
@@ -116,9 +105,6 @@ class Direct:
         package = str(Path(assay.__file__).parent.parent)
         search_path = os.environ.get("PYTHONPATH")
         return {"PYTHONPATH": f"{package}{os.pathsep}{search_path}" if search_path else package}
-
-    def diagnose(self, stderr: str) -> str | None:
-        return None
 
 
 def check_transport(name: str) -> None:

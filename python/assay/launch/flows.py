@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from assay.errors import UserError
-from assay.launch.engines import probe
 from assay.launch.placement import HERE, Segment, Site
 from assay.launch.platforms import read_platform
+from assay.launch.without_mpi import WithoutMpi
 
 # src/xbt/xbt_parse_units.cpp of SimGrid, as far as a platform of routes needs it
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -28,20 +28,13 @@ _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)([A-Za-z]*)\s*")
 FIX = "write the platform with 'assay fabric platform', or leave out --flows"
 
 
-class Flows:
+class Flows(WithoutMpi):
     """The launcher. ``network``: the file that ``write_network`` has written."""
 
     name = "flows"
-    flavour = ""
 
     def __init__(self, network: Path) -> None:
         self._network = network
-
-    def unavailable(self) -> str | None:
-        return unavailable()
-
-    def program(self) -> str | None:
-        return None
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         assert site.name == HERE.name
@@ -49,18 +42,6 @@ class Flows:
 
     def environment(self, site: Site) -> dict[str, str]:
         return {"ASSAY_FLOWS": str(self._network)}
-
-    def diagnose(self, stderr: str) -> str | None:
-        return None
-
-
-def unavailable() -> str | None:
-    """Returns why flows cannot be simulated here; None if they can."""
-    try:
-        probe("")
-    except UserError as error:
-        return str(error)
-    return None
 
 
 def write_network(platform: Path, hosts: Sequence[str], required: Mapping[str, str], target: Path) -> None:

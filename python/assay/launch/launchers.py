@@ -38,6 +38,7 @@ from assay.launch.mpis import (
 from assay.launch.placement import Segment, Site, with_env
 from assay.launch.slurm_nodes import check_controller, node_names
 from assay.launch.vendors import Aprun, IntelMpi, Pals
+from assay.launch.without_mpi import WithoutMpi
 from assay.records.notes import tell
 
 SSH_LIMIT_S = 15  # for the connection
@@ -74,16 +75,12 @@ def _is_here(host: str) -> bool:
     return host in ("localhost", socket.gethostname(), socket.gethostname().split(".")[0])
 
 
-class Local:
+class Local(WithoutMpi):
     """Without MPI: one process on one host, through ssh if it is remote."""
 
     name = "local"
-    flavour = ""
 
     def unavailable(self) -> str | None:
-        return None
-
-    def program(self) -> str | None:
         return None
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
@@ -108,12 +105,6 @@ class Local:
             host,
             shlex.join(command),
         ]
-
-    def environment(self, site: Site) -> dict[str, str]:
-        return {}
-
-    def diagnose(self, stderr: str) -> str | None:
-        return None
 
 
 class OpenMpi:

@@ -20,6 +20,7 @@ from assay.launch.engines import flavours
 from assay.launch.flows import Flows
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
+from assay.launch.without_mpi import WithoutMpi
 
 FLAVOUR = "smpi"
 # SimGrid keeps each detached send (from a copy of the data) in a list, and searches it at every completion.
@@ -47,7 +48,7 @@ def simulates(launcher: Launcher) -> bool:
     return launcher.name in (Simulator.name, Flows.name)
 
 
-class Simulator:
+class Simulator(WithoutMpi):
     """A launcher of simulated ranks on a platform file. Host files for smpirun are written into ``folder``."""
 
     name = "simgrid"
@@ -56,9 +57,6 @@ class Simulator:
     def __init__(self, platform: Path, folder: Path) -> None:
         self.platform = platform.resolve()
         self.folder = folder
-
-    def program(self) -> str | None:
-        return None
 
     def unavailable(self) -> str | None:
         return unavailable()
@@ -75,9 +73,6 @@ class Simulator:
             file.write("".join(f"{host}\n" for host in hosts))
         command = ["smpirun", "-quiet", "--log=root.thres:error", *options, "-np", str(len(hosts))]
         return [*command, "-platform", str(self.platform), "-hostfile", file.name, *argv]
-
-    def environment(self, site: Site) -> dict[str, str]:
-        return {}
 
     def diagnose(self, stderr: str) -> str | None:
         """Extracts SimGrid's message about the platform or a deadlock."""

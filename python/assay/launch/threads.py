@@ -6,28 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assay.errors import UserError
-from assay.launch.engines import probe
 from assay.launch.placement import HERE, Segment, Site
+from assay.launch.without_mpi import WithoutMpi
 
 
-class Threads:
+class Threads(WithoutMpi):
     """The launcher. ``ranks``: the number of threads."""
 
     name = "null"
-    flavour = ""
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
-
-    def program(self) -> str | None:
-        return None
-
-    def unavailable(self) -> str | None:
-        try:
-            probe(self.flavour)
-        except UserError as error:
-            return str(error)
-        return None
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         if site.name != HERE.name:
@@ -36,6 +25,3 @@ class Threads:
 
     def environment(self, site: Site) -> dict[str, str]:
         return {"ASSAY_NULL_RANKS": str(self._ranks)}
-
-    def diagnose(self, stderr: str) -> str | None:
-        return None

@@ -12,7 +12,7 @@ from pathlib import Path
 from assay.errors import REPAIR, UserError
 from assay.launch.engines import engines_folder
 from assay.launch.supervise import EngineProcess
-from assay.measure.session import option_arguments
+from assay.measure.engine_processes import option_arguments
 from assay.records.schema import Scalar
 
 CHECK_LIMIT_S = 60

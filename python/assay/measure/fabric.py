@@ -20,6 +20,7 @@ CONFLICTS, LINKS, ROUTES = "fabric.conflicts", "fabric.links", "fabric.routes"
 MAX_SHARED = 20_000  # shared links that are recorded with their pairs; those of the worst steps come first
 MAX_PLACES = 20  # cables of a group, and ports without a host, that are recorded by name
 BITS_PER_BYTE = 8.0
+SEED = 1  # of the random matchings
 
 DESCRIBED = [
     MeasurementDescription(
@@ -136,7 +137,7 @@ def describe_picture(routes: Routes, schedule: Schedule, members: Ints) -> Itera
 
 
 def conflict_records(
-    routes: Routes, schedule: Schedule, members: Ints, matchings: int, seed: int = 1
+    routes: Routes, schedule: Schedule, members: Ints, matchings: int
 ) -> Iterator[AnyRecord]:
     """The totals first, then each step, then the shared links of the worst steps with their pairs.
 
@@ -149,7 +150,7 @@ def conflict_records(
     yield record(CONFLICTS, "rounds", conflict_counts.rounds, params)
     yield record(CONFLICTS, "rounds_bound", conflict_counts.bound, params)
     if matchings:
-        yield _bisection_record(routes, members, matchings, seed)
+        yield _bisection_record(routes, members, matchings)
     for step in range(schedule.steps):
         step_params: dict[str, Scalar] = {**params, "step": step}
         yield record(CONFLICTS, "conflicts", conflict_counts.conflicts[step], step_params)
@@ -157,14 +158,14 @@ def conflict_records(
     yield from _shared_link_records(routes, schedule, members, conflict_counts, params)
 
 
-def _bisection_record(routes: Routes, members: Ints, matchings: int, seed: int) -> Measurement:
-    samples = conflicts.bisection(routes, members, matchings, seed)
+def _bisection_record(routes: Routes, members: Ints, matchings: int) -> Measurement:
+    samples = conflicts.bisection(routes, members, matchings, SEED)
     median = float(np.median(samples))
     measurement = record(
         CONFLICTS,
         "bisection",
         median,
-        {"matchings": matchings, "seed": seed, "ranks": int((members >= 0).sum())},
+        {"matchings": matchings, "seed": SEED, "ranks": int((members >= 0).sum())},
     )
     measurement.summary = Summary(
         n=len(samples),

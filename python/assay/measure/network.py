@@ -24,8 +24,9 @@ from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
 from assay.launch.simulator import simulates
 from assay.measure.adapters import binding
+from assay.measure.engine_processes import SIMULATED_START_S
 from assay.measure.saturation import SaturationRequest, measure_rounds
-from assay.measure.session import SIMULATED_START_S, Session
+from assay.measure.session import Session
 from assay.model.rounds import Round
 from assay.model.study import Effort
 from assay.records.schema import Context, Scalar, Subject

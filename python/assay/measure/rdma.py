@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from assay.launch.placement import Site
-from assay.measure.session import Session, Side
+from assay.measure.engine_processes import Side
+from assay.measure.session import Session
 from assay.records.schema import AnyRecord, Context, Scalar
 
 MEASUREMENT = "node.rdma"

@@ -9,12 +9,11 @@ as partial.
 
 from __future__ import annotations
 
-import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -24,10 +23,9 @@ from assay.judge import Specification, deciding_criteria, doubt, integrity, judg
 from assay.launch.engines import describe, probe
 from assay.launch.identity import HostRenamer
 from assay.launch.launchers import Launcher, Local
-from assay.launch.mpis import rank_command
-from assay.launch.placement import REMOTE, Segment, Site
-from assay.launch.simulator import simulates
+from assay.launch.placement import Segment, Site
 from assay.launch.supervise import EngineProcess, EngineResult, Limits, run_engine
+from assay.measure.engine_processes import START_S_PER_RANK, Side, engine_process, pipe_with_line, start_limit
 from assay.measure.show_progress import shown_progress
 from assay.profile.profiles import Profiles
 from assay.records import schema
@@ -41,9 +39,6 @@ from assay.report.html import build_report
 from assay.report.numa import show_numa_profiles
 from assay.report.sources import show_source_notices
 from assay.report.terminal import show_outcome, show_run, show_verdicts
-
-START_LIMIT_S, START_S_PER_RANK = 60.0, 0.1  # thousands of ranks take minutes to start
-SIMULATED_START_S = 600.0  # a simulator says nothing while it computes
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
@@ -64,23 +59,15 @@ class Conductor(Protocol):
         """Sends the next round to the engine, which waits for it; closes the pipe after the last round."""
 
 
-@dataclass(frozen=True)
-class Side:
-    """One of the two processes of a measurement between two hosts: what it runs, and where."""
-
-    measurement: str
-    site: Site
-    host: str
-    params: Mapping[str, schema.Scalar]
-
-
 class Session:
-    """A run being measured. ``quiet`` leaves standard output to the caller (--json, --compat-netsan)."""
+    """A run being measured. ``as_json`` prints it as one JSON object when it is concluded. ``quiet`` leaves standard
+    output to the caller (--compat-netsan)."""
 
-    def __init__(self, run: Run, verbose: bool = False, quiet: bool = False) -> None:
+    def __init__(self, run: Run, verbose: bool = False, quiet: bool = False, as_json: bool = False) -> None:
         self.run = run
         self.verbose = verbose
         self.quiet = quiet
+        self.as_json = as_json
         self.ended_early = ""  # why measuring stopped; empty while it goes on
         self.interrupted = False
         self.labels: list[str] = []  # of the last engine's ranks, in their order
@@ -110,7 +97,7 @@ class Session:
             return False
         if measurement in self.run.info.completed:
             return True
-        started = _engine_process(
+        started = engine_process(
             measurement, launcher, site, segments, self._remaining_params(measurement, params), flavour
         )
         finished = self._supervise(measurement, [started], launcher, silence_s, late_s=late_s)
@@ -135,7 +122,7 @@ class Session:
         with ExitStack() as pipes:
             started = [
                 replace(
-                    _engine_process(
+                    engine_process(
                         side.measurement,
                         local,
                         side.site,
@@ -143,7 +130,7 @@ class Session:
                         {**side.params, "token": "-"},
                         "",
                     ),
-                    stdin=pipes.enter_context(_pipe_with_line(token)),
+                    stdin=pipes.enter_context(pipe_with_line(token)),
                 )
                 for side in (first, other)
             ]
@@ -168,7 +155,7 @@ class Session:
         if self.ended_early:
             return False
         started = replace(
-            _engine_process(measurement, launcher, site, segments, params, None), stdin=conductor.stdin
+            engine_process(measurement, launcher, site, segments, params, None), stdin=conductor.stdin
         )
 
         names = HostRenamer(started.hosts)
@@ -188,7 +175,7 @@ class Session:
                 conductor.ready()
                 on_progress(progress())
 
-            limits = Limits(start=_start_limit(started), silence=silence_s)
+            limits = Limits(start=start_limit(started), silence=silence_s)
             ending = self._run_to_end(
                 [started],
                 lambda: run_engine(
@@ -275,7 +262,7 @@ class Session:
         overall: Callable[[schema.Progress], schema.Progress] = lambda progress: progress,
         late_s: float | None = None,
     ) -> bool:
-        start_s = _start_limit(started[0])
+        start_s = start_limit(started[0])
         if late_s is not None:
             start_s, late_s = max(start_s, late_s), late_s + START_S_PER_RANK * len(started[0].hosts)
         names = HostRenamer(started[0].hosts if len(started) == 1 else [])
@@ -386,23 +373,29 @@ class Session:
         self.run.info.outcome, self.run.info.result = outcome, result(self.run.records)
         self.run.finish("partial" if self.ended_early else "complete", self.ended_early)
         report = build_report(self.run.path, profiles=profiles)
-        if not self.quiet:
-            show_profiles(self.out, profiles, self.run.path)
-            show_numa_profiles(self.out, profiles, self.run.path)
-            show_source_notices(self.out, self.run.path)
-            show_run(self.out, self.run.records)
-            show_verdicts(self.out, verdicts)
-            show_outcome(
-                self.out, outcome, self._because(outcome, verdicts) if outcome else "", self.run.info.result
-            )
-            if self.run.info.busy:
-                self.out.print(
-                    f"{self.run.info.busy}; fix: measure again when nothing else runs here", soft_wrap=True
-                )
-            self.out.print(f"report: {report}", soft_wrap=True)
+        if self.as_json:
+            self.print_json()
+        elif not self.quiet:
+            self._show(verdicts, profiles, report)
         if self.interrupted:
             return EXIT_INTERRUPTED
         return EXIT_OF[outcome] if outcome else EXIT_PASS
+
+    def _show(self, verdicts: Sequence[schema.Verdict], profiles: Profiles, report: Path) -> None:
+        outcome = self.run.info.outcome
+        show_profiles(self.out, profiles, self.run.path)
+        show_numa_profiles(self.out, profiles, self.run.path)
+        show_source_notices(self.out, self.run.path)
+        show_run(self.out, self.run.records)
+        show_verdicts(self.out, verdicts)
+        show_outcome(
+            self.out, outcome, self._because(outcome, verdicts) if outcome else "", self.run.info.result
+        )
+        if self.run.info.busy:
+            self.out.print(
+                f"{self.run.info.busy}; fix: measure again when nothing else runs here", soft_wrap=True
+            )
+        self.out.print(f"report: {report}", soft_wrap=True)
 
     def _outcome(self, verdicts: Sequence[schema.Verdict], judged: bool) -> Outcome | None:
         """A partial run can fail, but never pass."""
@@ -425,53 +418,3 @@ class Session:
         """Prints the run as one JSON object on standard output."""
         data = schema.ReportData(run=self.run.info, records=self.run.records)
         sys.stdout.buffer.write(json_line(data).encode() + b"\n")
-
-
-def _start_limit(started: EngineProcess) -> float:
-    """Seconds within which every rank must have sent its first line (``hello``)."""
-    if not started.timed_here and not started.hosts:
-        return SIMULATED_START_S
-    return START_LIMIT_S + START_S_PER_RANK * len(started.hosts)
-
-
-@contextmanager
-def _pipe_with_line(text: str) -> Iterator[int]:
-    """A descriptor from which one line can be read. Unlike an argument, no other user sees it."""
-    reader, writer = os.pipe()
-    try:
-        os.write(writer, f"{text}\n".encode())
-        os.close(writer)
-        yield reader
-    finally:
-        os.close(reader)
-
-
-def _engine_process(
-    measurement: str,
-    launcher: Launcher,
-    site: Site,
-    segments: Sequence[Segment],
-    params: Mapping[str, schema.Scalar],
-    flavour: str | None,
-) -> EngineProcess:
-    flavour = launcher.flavour if flavour is None else flavour
-    arguments = ["run", measurement, *option_arguments(params)]
-    command = rank_command(probe(flavour), flavour, launcher.program(), arguments)
-    argv = launcher.command(site, segments, command)
-    hosts = [host for segment in segments for host in segment.hosts]
-    here = site.name != REMOTE.name and not simulates(launcher)
-    return EngineProcess(
-        argv, launcher.environment(site), [] if site.name == "here" else hosts, timed_here=here
-    )
-
-
-def option_arguments(params: Mapping[str, schema.Scalar]) -> list[str]:
-    """A measurement's parameters as the engine reads them: {"sizes": "1,2", "no_verify": True}."""
-    arguments: list[str] = []
-    for name, value in params.items():
-        option = "--" + name.replace("_", "-")
-        if value is True:
-            arguments.append(option)
-        elif value is not False:
-            arguments += [option, str(value)]
-    return arguments

@@ -20,8 +20,9 @@ from assay.launch.launchers import Launcher
 from assay.launch.mpis import rank_command
 from assay.launch.placement import Segment, Site
 from assay.launch.supervise import EngineProcess
+from assay.measure.engine_processes import option_arguments
 from assay.measure.progress import ProgressTracker
-from assay.measure.session import Session, option_arguments
+from assay.measure.session import Session
 from assay.records.schema import Measurement, Scalar, Subject
 from assay.records.statistics import summarize
 from assay.records.storage import (

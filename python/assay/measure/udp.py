@@ -11,7 +11,8 @@ from assay.errors import UserError
 from assay.launch.engines import MeasurementDescription, describe, probe
 from assay.launch.launchers import Local
 from assay.launch.placement import Segment, Site
-from assay.measure.session import Session, Side
+from assay.measure.engine_processes import Side
+from assay.measure.session import Session
 from assay.records.schema import Scalar
 from assay.records.units import parse_in
 

@@ -31,11 +31,6 @@ class Estimate:
     n: int
 
     @property
-    def half_width(self) -> float:
-        """Half the interval's width, relative to the value."""
-        return (self.high - self.low) / 2 / self.value if self.value > 0 else float("inf")
-
-    @property
     def uncertainty(self) -> float:
         """The distance to the farther end of the interval, relative to the value."""
         return (

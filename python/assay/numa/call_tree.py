@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from assay.numa.profile import Location
-from assay.profile.columns import Numbers, pack_column
+from assay.profile.columns import Numbers, index_column, pack_column
 from assay.records.profile import Column, Groups, Locations, Metric, Nodes, Stacks, Tree
 
 
@@ -58,11 +58,13 @@ class TreeMaker:
             locations=table,
             nodes=Nodes(
                 len(parent),
-                _indices(parent),
-                _indices(location),
+                index_column(parent),
+                index_column(location),
                 self._figures(_inclusive(parent, nodes, exclusive_figures)),
             ),
-            stacks=Stacks(len(nodes), _indices(nodes), _indices(sites), self._figures(exclusive_figures)),
+            stacks=Stacks(
+                len(nodes), index_column(nodes), index_column(sites), self._figures(exclusive_figures)
+            ),
             lines=self._groups(table.line_id, parent, location, nodes, sites, exclusive_figures),
             functions=self._groups(table.function_id, parent, location, nodes, sites, exclusive_figures),
         )
@@ -102,15 +104,11 @@ class TreeMaker:
             np.add.at(inclusive, groups, exclusive_figures[rows])
         first = np.array(sorted(set(ids)), np.int64)
         return Groups(
-            len(first), _indices(first), self._figures(exclusive[first]), self._figures(inclusive[first])
+            len(first), index_column(first), self._figures(exclusive[first]), self._figures(inclusive[first])
         )
 
     def _figures(self, table: Numbers) -> dict[str, Column]:
         return {name: pack_column(table[:, k]) for name, k in self.columns.items()}
-
-
-def _indices(values: Numbers) -> Column:
-    return Column("i4", values.astype("<i4").tobytes())
 
 
 def _line_key(location: Location) -> tuple[object, ...]:

@@ -27,6 +27,11 @@ def unpack_column(column: Column, rows: int) -> Numbers:
     return values
 
 
+def index_column(values: Numbers) -> Column:
+    """A column of indices, -1 for none."""
+    return Column("i4", values.astype("<i4").tobytes())
+
+
 def pack_column(values: Numbers) -> Column:
     """A column in the narrowest type that holds the numbers; of numbers with fractions it keeps seven digits."""
     if not np.any(values):

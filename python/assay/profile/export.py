@@ -29,7 +29,7 @@ def _listed(profile: Profile) -> list[Metric]:
 
 
 def _frame(location: Location) -> str:
-    return f"{location.function} ({location.source})".replace(";", ":")
+    return location.place.replace(";", ":")
 
 
 def collapsed(profile: Profile, metric: str) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assay.profile.columns import Numbers, pack_column, unpack_column
+from assay.profile.columns import Numbers, index_column, pack_column, unpack_column
 from assay.profile.tree import CallTree
 from assay.records.profile import Column, Groups, Locations, Metric, Nodes, Stacks, Tree
 
@@ -25,7 +25,6 @@ class MergedTree:
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.metrics = [metric for metric in metrics if metric.fold != "mean"]
-        self.all_metrics = metrics
         self.location_numbers: dict[tuple[object, ...], int] = {}
         self.functions: dict[object, int] = {}
         self.lines: dict[object, int] = {}
@@ -101,12 +100,15 @@ class MergedTree:
             locations=self.locations,
             nodes=Nodes(
                 len(nodes),
-                _indices(nodes[:, 0]),
-                _indices(nodes[:, 1]),
+                index_column(nodes[:, 0]),
+                index_column(nodes[:, 1]),
                 self._folded("nodes", np.arange(len(nodes))),
             ),
             stacks=Stacks(
-                len(stack_nodes), _indices(stack_nodes), _indices(sites), self._folded("stacks", stack_nodes)
+                len(stack_nodes),
+                index_column(stack_nodes),
+                index_column(sites),
+                self._folded("stacks", stack_nodes),
             ),
             lines=self._groups("line", self.locations.line_id),
             functions=self._groups("function", self.locations.function_id),
@@ -118,7 +120,7 @@ class MergedTree:
             self._folded(f"{name} exclusive", first),
             self._folded(f"{name} inclusive", first),
         )
-        return Groups(len(first), _indices(first), exclusive, inclusive)
+        return Groups(len(first), index_column(first), exclusive, inclusive)
 
     def _folded(self, name: str, rows: Numbers) -> dict[str, Column]:
         """The figures of all processes in the merged table's ``rows``, which are ascending."""
@@ -140,7 +142,3 @@ class MergedTree:
             values = unpack_column(part.figures[metric.key], len(part.rows)).astype(np.float64)
             join.at(folded, np.searchsorted(rows, part.rows), values)
         return folded
-
-
-def _indices(values: Numbers) -> Column:
-    return Column("i4", values.astype("<i4").tobytes())

@@ -46,6 +46,11 @@ class Location(NamedTuple):
         name = self.file.rpartition("/")[2]
         return f"{name}:{self.line}" if name else self.module.rpartition("/")[2]
 
+    @property
+    def place(self) -> str:
+        """ "solve (solver.cpp:42)"."""
+        return f"{self.function} ({self.source})"
+
 
 @dataclass(frozen=True)
 class Figures:

@@ -49,10 +49,10 @@ class Figure:
     def median(self) -> float:
         return statistics.median(self.samples)
 
-    def percentile(self, name: str) -> float | None:
-        """The median over the rounds of "p5", "p95", "p99", "min" or "max"."""
-        rounds = [getattr(r.summary, name) for r in self.records if r.summary]
-        values = [x for x in rounds if x is not None]
+    @property
+    def p99(self) -> float | None:
+        """The median over the rounds."""
+        values = [r.summary.p99 for r in self.records if r.summary and r.summary.p99 is not None]
         return statistics.median(values) if values else None
 
     def in_round(self, round_number: Scalar) -> float | None:
@@ -99,6 +99,11 @@ def match_variants(records: Sequence[AnyRecord], name: str, metrics: Sequence[st
     by_metric = [_by_params(records, name, metric) for metric in metrics]
     keys = dict.fromkeys(key for variants in by_metric for key in variants)
     return [[variants.get(key, {}) for variants in by_metric] for key in keys]
+
+
+def params_of(row: Sequence[Variants]) -> dict[str, Scalar]:
+    """The parameters of a row of ``match_variants``. Its metrics and variants differ in ``io`` alone."""
+    return next(figure.params for variants in row for figure in variants.values())
 
 
 def _by_params(records: Iterable[AnyRecord], name: str, metric: str) -> dict[str, Variants]:

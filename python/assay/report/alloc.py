@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from assay.profile.alloc import CYCLE, HANDOVER, MIXED, REPLAY, RETENTION, THREADS, AllocStudy
 from assay.records.schema import AnyRecord, Scalar
-from assay.records.units import format_quantity, format_size
+from assay.records.units import format_size
+from assay.report.tables import plain_table, quantity_cell
 
 PAGE_SIZED = 4096  # bytes; larger blocks do not share pages with others
 CALLS = ("malloc", "free")
@@ -40,20 +40,14 @@ def _columns(
     filled_rows = [(label, cells) for label, cells in filled_rows if any(text != "-" for text in cells)]
     if not filled_rows:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(title, no_wrap=True)
-    for name in names:
-        table.add_column(name, justify="right")
+    table = plain_table(title, numbers=names)
+    table.columns[0].no_wrap = True
     for label, cells in filled_rows:
         table.add_row(label, *cells)
     console.print(table)
     if legend:
         console.print(Text(legend, style="dim"), soft_wrap=True)
     console.print()
-
-
-def _quantity(value: float | None, unit: str) -> str:
-    return "-" if value is None else format_quantity(value, unit)
 
 
 def _count(value: float | None) -> str:
@@ -65,7 +59,7 @@ def _count(value: float | None) -> str:
         if value >= 1e6
         else f"{value / 1e3:.3g} k"
         if value >= 1e5
-        else _quantity(value, "1")
+        else quantity_cell(value, "1")
     )
 
 
@@ -80,7 +74,7 @@ def _show_sizes(console: Console, study: AllocStudy) -> None:
 
         def cost(metrics: Sequence[str], size: int, threads: int = threads) -> Cell:
             params: dict[str, Scalar] = {"size": size, "threads": threads, "state": "repeated"}
-            return lambda name: _quantity(study.total(metrics, name, **params), "s")
+            return lambda name: quantity_cell(study.total(metrics, name, **params), "s")
 
         rows = [(format_size(size), cost(CALLS, size)) for size in sizes]
         legend = "median time a block; batches of blocks are allocated and freed repeatedly"
@@ -117,10 +111,10 @@ def _show_methods(console: Console, study: AllocStudy) -> None:
     if not sizes:
         return
     size, threads = sizes[-1], study.values(CYCLE, "threads")[0]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(f"For {format_size(size)}, first of a process")
-    for heading in ("malloc alone", "first access", "both in one", "access takes", "page faults"):
-        table.add_column(heading, justify="right")
+    table = plain_table(
+        f"For {format_size(size)}, first of a process",
+        numbers=["malloc alone", "first access", "both in one", "access takes", "page faults"],
+    )
     table.add_row("", "M cycles", "M cycles", "M cycles", "", "", style="dim")
     for name in study.allocators(CYCLE):
         params: dict[str, Scalar] = {"size": size, "threads": threads, "state": "first"}
@@ -136,7 +130,7 @@ def _show_methods(console: Console, study: AllocStudy) -> None:
             for seconds in (malloc_alone, access, both)
         ]
         faults = study.median(CYCLE, "first_touch_faults", name, **params)
-        table.add_row(name, *cycles, _quantity(access, "s"), _quantity(faults, "1"))
+        table.add_row(name, *cycles, quantity_cell(access, "s"), quantity_cell(faults, "1"))
     if not table.row_count:
         return
     console.print(table)
@@ -157,7 +151,7 @@ def _show_retention(console: Console, study: AllocStudy) -> None:
             return (
                 "-"
                 if not live or bytes_retained is None
-                else f"{_quantity(bytes_retained, 'B')}, {_percent(bytes_retained / live)}"
+                else f"{quantity_cell(bytes_retained, 'B')}, {_percent(bytes_retained / live)}"
             )
 
         return cell
@@ -192,7 +186,7 @@ def _show_retention(console: Console, study: AllocStudy) -> None:
 
 def _show_rates(console: Console, study: AllocStudy) -> None:
     def rate(measurement: str, **params: Scalar) -> Cell:
-        return lambda name: _quantity(study.median(measurement, "rate", name, **params), "1/s")
+        return lambda name: quantity_cell(study.median(measurement, "rate", name, **params), "1/s")
 
     rows = [(str(n), rate(THREADS, threads=n)) for n in study.values(THREADS, "threads")]
     _columns(console, "threads, each with its own blocks", study.allocators(THREADS), rows,
@@ -205,7 +199,7 @@ def _show_rates(console: Console, study: AllocStudy) -> None:
 
 def _show_mixed(console: Console, study: AllocStudy) -> None:
     def figure(metric: str, unit: str) -> Cell:
-        return lambda name: _quantity(study.median(MIXED, metric, name), unit)
+        return lambda name: quantity_cell(study.median(MIXED, metric, name), unit)
 
     rows = [
         ("peak resident over live", figure("peak_over_live", "1")),
@@ -222,12 +216,12 @@ def _show_replay(console: Console, study: AllocStudy) -> None:
     for trace in traces:
 
         def figure(metric: str, unit: str, trace: str = trace) -> Cell:
-            return lambda name: _quantity(study.median(REPLAY, metric, name, trace=trace), unit)
+            return lambda name: quantity_cell(study.median(REPLAY, metric, name, trace=trace), unit)
 
         def tail(metric: str, trace: str = trace) -> Cell:
             def cell(name: str) -> str:
                 summary = study.summary(REPLAY, metric, name, trace=trace)
-                return _quantity(summary.p99, "s") if summary else "-"
+                return quantity_cell(summary.p99, "s") if summary else "-"
 
             return cell
 

@@ -7,8 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.numa.assembly import Assembly, Instruction
+from assay.numa.recording import MODES
 from assay.records.units import format_share
-from assay.report.numa import MODES
+from assay.report.tables import plain_table
 
 AROUND = 2  # instructions without accesses that are shown before and after one with accesses
 MAX_SHOWN = 400  # instructions
@@ -26,11 +27,7 @@ def show_assembly(console: Console, assembly: Assembly) -> None:
         console.print(
             Text(f"{assembly.unplaced} accesses are of no shown instruction", style="yellow"), soft_wrap=True
         )
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("address", "reads", "writes", "remote"):
-        table.add_column(
-            heading if heading != "writes" else FIGURES.get(assembly.mode, heading), justify="right"
-        )
+    table = plain_table(numbers=["address", "reads", FIGURES.get(assembly.mode, "writes"), "remote"])
     table.add_column("line", overflow="fold")
     table.add_column("instruction", overflow="fold")
     shown = _shown(assembly.instructions)

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord
 from assay.records.storage import DEVICE, Figure, figures
 from assay.records.units import format_quantity, format_size
+from assay.report.tables import plain_table
 
 METHODS = {
     "call": "read/write calls",
@@ -51,10 +51,7 @@ def _describe(figure: Figure) -> str:
 def _show_table(console: Console, title: str, rows: list[Figure]) -> None:
     sizes = sorted({int(f.params["transfer"]) for f in rows})
     console.print(Text(title, style="bold"), soft_wrap=True)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("method")
-    for heading in ("threads", *(format_size(size) for size in sizes)):
-        table.add_column(heading, justify="right")
+    table = plain_table("method", numbers=["threads", *(format_size(size) for size in sizes)])
     for method, threads in dict.fromkeys((f.params["method"], f.params["threads"]) for f in rows):
         cells = {
             int(f.params["transfer"]): format_quantity(f.median, f.unit)

@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from assay.events.figures import LEDGER, TUNE, Building, buildings
@@ -16,6 +15,7 @@ from assay.events.shares import NetworkRates, network_rates
 from assay.events.stability import usual_rate
 from assay.records.schema import AnyRecord, Measurement
 from assay.records.units import format_quantity, format_share, format_size
+from assay.report.tables import plain_table
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 COLUMNS = 60  # characters of the line of rates over time
@@ -45,20 +45,14 @@ def show_events(console: Console, records: Sequence[AnyRecord]) -> None:
     _show_search(console, [r for r in records if isinstance(r, Measurement) and r.name == TUNE])
 
 
-def _table(titles: Sequence[str], left: int = 1) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, title in enumerate(titles):
-        table.add_column(title, justify="left" if number < left else "right")
-    return table
-
-
 def _cell(value: float | None, unit: str) -> str:
     return "-" if value is None or math.isnan(value) else format_quantity(value, unit)
 
 
 def _show_rates(console: Console, built: Sequence[Building], reference: NetworkRates) -> None:
-    table = _table(
-        ["event building", "built", "between ranks", "of pairs", "of MPI_Alltoall", "latency p50", "p99"]
+    table = plain_table(
+        "event building",
+        numbers=["built", "between ranks", "of pairs", "of MPI_Alltoall", "latency p50", "p99"],
     )
     for building in built:
         rate = building.network_throughput
@@ -93,7 +87,7 @@ def _share(rate: float, limit: float) -> str:
 
 
 def _show_ledger(console: Console, built: Sequence[Building]) -> None:
-    table = _table(["ledger", *(b.label if len(built) > 1 else "" for b in built)])
+    table = plain_table("ledger", numbers=(b.label if len(built) > 1 else "" for b in built))
     for metric in LEDGER:
         counts = [building.count(metric) for building in built]
         if any(count is not None for count in counts):
@@ -163,7 +157,7 @@ def _show_search(console: Console, records: Sequence[Measurement]) -> None:
     if not points:
         return
     names = list(points[0].params)
-    table = _table([*names, "throughput", "of the best", "measured"], left=0)
+    table = plain_table(numbers=[*names, "throughput", "of the best", "measured"])
     for record in points[:MAX_POINTS]:
         values = [
             format_size(int(value)) if name == "fragment" else str(value)

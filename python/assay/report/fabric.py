@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Context, Flows, Measurement
 from assay.records.units import format_quantity, format_share
+from assay.report.tables import plain_table
 
 CONFLICTS, LINKS = "fabric.conflicts", "fabric.links"
 MAX_STEPS, MAX_LINKS = 10, 10  # shown; the run has them all
@@ -97,9 +97,7 @@ def _show_steps(console: Console, measured: list[Measurement]) -> None:
     steps = [r for r in measured if r.metric == "conflicts" and r.median > 0]
     if not steps:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("step", "conflicts", "fullest link"):
-        table.add_column(title, justify="right")
+    table = plain_table(numbers=["step", "conflicts", "fullest link"])
     for r in sorted(steps, key=lambda r: -r.median)[:MAX_STEPS]:
         step = r.params["step"]
         table.add_row(str(step), f"{r.median:.0f}", f"{loads[step].median:.0f} flows")
@@ -114,9 +112,7 @@ def _show_shared(console: Console, shared: list[Flows]) -> None:
         return
     step = shared[0].params["step"]
     of_step = [r for r in shared if r.params["step"] == step]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(f"shared in step {step}")
-    table.add_column("flows", justify="right")
+    table = plain_table(f"shared in step {step}", numbers=["flows"])
     table.add_column("pairs")
     for r in of_step[:MAX_LINKS]:
         pairs = [f"{a} -> {b}" for a, b in zip(r.sources, r.targets, strict=True)]

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Measurement
 from assay.records.units import format_bit_rate, format_quantity
+from assay.report.tables import plain_table
 
 NAME = "node.gpu_copy"
 TOTALS = {"h2d": "Total write speed:", "d2h": "Total read speed: ", "both": "Both at once:     "}
@@ -39,13 +39,13 @@ def _show_host(console: Console, records: list[Measurement]) -> None:
         gpus.setdefault(r.subject.device or "", {})[key] = r
     totals = gpus.pop("", {})
     _show_totals(console, totals)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("gpu", "", "pci", "numa"):
-        table.add_column(heading)
-    table.add_column("link", justify="right")
-    for heading in HEADINGS.values():
-        for load in ("alone", "all"):
-            table.add_column(f"{heading}, {load}", justify="right")
+    table = plain_table(
+        *("gpu", "", "pci", "numa"),
+        numbers=[
+            "link",
+            *(f"{heading}, {load}" for heading in HEADINGS.values() for load in ("alone", "all")),
+        ],
+    )
     for device, figures in gpus.items():
         first = next(iter(figures.values()))
         node = "-" if first.subject.numa is None else str(first.subject.numa)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from assay.profile.compare import Change
@@ -13,6 +12,7 @@ from assay.profile.heap import COUNTED, METRICS, HeapProfile
 from assay.profile.profiles import Profiles
 from assay.profile.ranks import COMPARED_TOTALS, outliers
 from assay.records.units import format_quantity, format_share
+from assay.report.tables import plain_table
 
 MAX_FUNCTIONS = 8  # a metric
 MAX_CHANGES = 15  # functions in a comparison
@@ -164,9 +164,7 @@ def _show_functions(console: Console, profile: HeapProfile, metric: str) -> None
     if not rows:
         return
     total = profile.calls.of_stacks(metric).sum()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (METRICS[metric], "", "with callees"):
-        table.add_column(heading, justify="right")
+    table = plain_table(numbers=[METRICS[metric], "", "with callees"])
     table.add_column("function")
     table.add_column("source", style="dim")
     for figures in rows:
@@ -184,10 +182,10 @@ def _show_functions(console: Console, profile: HeapProfile, metric: str) -> None
 def _show_threads(console: Console, profile: HeapProfile) -> None:
     if len(profile.threads) < 2:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("thread")
-    for heading in ("allocated", "allocations", "in malloc", "frees", "in free", "of other threads' blocks"):
-        table.add_column(heading, justify="right")
+    table = plain_table(
+        "thread",
+        numbers=["allocated", "allocations", "in malloc", "frees", "in free", "of other threads' blocks"],
+    )
     for thread in profile.threads[:32]:
         allocations = [
             thread.calls[kind] for kind in ("malloc", "calloc", "memalign", "realloc") if kind in thread.calls
@@ -232,10 +230,7 @@ def show_comparison(
     console: Console, before: HeapProfile, after: HeapProfile, metric: str, changes: list[Change]
 ) -> None:
     """Prints totals, then the functions whose exclusive figure changed most."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("total")
-    for heading in ("before", "after", "difference", ""):
-        table.add_column(heading, justify="right")
+    table = plain_table("total", numbers=["before", "after", "difference", ""])
     for name, title in TOTALS.items():
         old, new = getattr(before.totals, name), getattr(after.totals, name)
         share = format_share((new - old) / old) if old else ""
@@ -245,9 +240,7 @@ def show_comparison(
     if not changes:
         console.print(Text(f"no function differs in: {METRICS[metric]}"))
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (METRICS[metric], "before", "after"):
-        table.add_column(heading, justify="right")
+    table = plain_table(numbers=[METRICS[metric], "before", "after"])
     table.add_column("function")
     table.add_column("source", style="dim")
     for change in changes[:MAX_CHANGES]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Histogram, Measurement
 from assay.records.units import format_bit_rate, format_quantity
+from assay.report.tables import plain_table
 
 PEAK, PACED = "node.memory", "node.memory_paced"
 BAR = 40  # characters of the longest bar
@@ -30,11 +30,7 @@ def _show_peak(console: Console, records: Sequence[Measurement]) -> None:
     if not records:
         return
     columns = list(dict.fromkeys(_describe_cores(r) for r in records))
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(f"memory of {records[0].subject.host}")
-    table.add_column("stores")
-    for column in columns:
-        table.add_column(column, justify="right")
+    table = plain_table(f"memory of {records[0].subject.host}", "stores", numbers=columns)
     for key in dict.fromkeys((str(r.params["operation"]), str(r.params["stores"])) for r in records):
         cells = {
             _describe_cores(r): f"{format_quantity(r.median, r.unit)} ± {_spread(r):.1%}"
@@ -91,10 +87,8 @@ def _show_paced(console: Console, records: Sequence[Measurement]) -> None:
 
 
 def _show_steps(console: Console, records: Sequence[Measurement]) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, justify in (("step", "right"), ("operation", "left"), ("block", "right"),
-                             ("achieved", "right"), ("late", "right")):  # fmt: skip
-        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    table = plain_table("step", "operation", numbers=["block", "achieved", "late"])
+    table.columns[0].justify = "right"
     late = {r.params["step"]: r.median for r in records if r.metric == "step_late"}
     for r in records:
         if r.metric == "step_achieved":

@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.records.schema import AnyRecord, Scalar
-from assay.records.storage import ACCELERATED, METADATA, STOCK, Figure, Variants, match_variants
+from assay.records.schema import AnyRecord
+from assay.records.storage import ACCELERATED, METADATA, STOCK, Figure, Variants, match_variants, params_of
 from assay.records.units import format_quantity
+from assay.report.tables import plain_table
 
 INTERFACES = {"posix": "POSIX", "mpiio": "MPI-IO"}
 LEGEND = (
@@ -33,12 +34,8 @@ def show_metadata(console: Console, records: Sequence[AnyRecord]) -> None:
         console.print()
 
 
-def _params(row: Sequence[Variants]) -> dict[str, Scalar]:
-    return next(figure.params for figures in row for figure in figures.values())
-
-
 def _title(row: Sequence[Variants]) -> str:
-    params = _params(row)
+    params = params_of(row)
     directory = "one shared directory" if params["directory"] == "shared" else "a directory per rank"
     return f"{params['mpi']}, {params['ranks']} ranks on {params['nodes']} nodes, {directory}"
 
@@ -50,14 +47,14 @@ def _table(rows: Sequence[Sequence[Variants]]) -> Table:
         for variant in (STOCK, ACCELERATED)
         if any(variant in figures for row in rows for figures in row)
     ]
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    table = plain_table()
     for title in ("operation", "interface"):
         table.add_column(title, no_wrap=True)
     for variant in variants:
         for title in (variant, "p50", "p99"):
             table.add_column(title, justify="right", no_wrap=True)
     for rate, latency in rows:
-        params = _params([rate, latency])
+        params = params_of([rate, latency])
         cells = [str(params["op"]), INTERFACES.get(str(params["api"]), "-")]
         for variant in variants:
             cells += [_rate(rate.get(variant)), *_percentiles(latency.get(variant))]
@@ -81,7 +78,7 @@ def _percentiles(figure: Figure | None) -> list[str]:
     """The cells p50 and p99."""
     if figure is None:
         return ["-", "-"]
-    p99 = figure.percentile("p99")
+    p99 = figure.p99
     return [
         format_quantity(figure.median, figure.unit),
         "-" if p99 is None else format_quantity(p99, figure.unit),

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from assay.numa.recording import MODES
 from assay.profile.compare import Change
 from assay.profile.numa import (
     METRICS,
@@ -25,18 +26,12 @@ from assay.profile.numa import (
 from assay.profile.profiles import Profiles
 from assay.records.numa import NumaCells, NumaSampling
 from assay.records.units import format_quantity, format_share
+from assay.report.tables import plain_table
 
 if TYPE_CHECKING:
     from assay.numa.predict import Prediction
 
 MAX_ROWS = 10
-MODES = {
-    "touch": "first touches",
-    "sample": "sampled accesses",
-    "gcc": "every access, compiled by gcc",
-    "llvm": "every access, compiled by clang",
-    "qemu": "every access, emulated",
-}
 
 
 def show_numa_profiles(console: Console, profiles: Profiles, run: Path, show_all: bool = False) -> None:
@@ -114,11 +109,8 @@ def _node(node: int) -> str:
     return "unknown" if node == UNKNOWN_NODE else f"node {node}"
 
 
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number == 0 else "right")
-    return table
+def _table(first: str, *headings: str) -> Table:
+    return plain_table(first, numbers=headings)
 
 
 def _print(console: Console, table: Table) -> None:
@@ -180,7 +172,7 @@ def _show_lines(console: Console, profile: NumaProfile) -> None:
             break
         line = table_of.line_id[numbers[figures.location]]
         table.add_row(
-            f"{figures.location.function} ({figures.location.source})",
+            figures.location.place,
             _count(profile, round(figures.exclusive)),
             format_share(remotes.get(line, 0.0) / figures.exclusive),
         )
@@ -194,7 +186,7 @@ def _show_first_touches(console: Console, profile: NumaProfile) -> None:
         location = profile.calls.locations[touches.location[k]]
         table.add_row(
             profile.objects[touches.object[k]].name,
-            f"{location.function} ({location.source})",
+            location.place,
             profile.threads[touches.thread[k]].name,
             _bytes(touches.bytes[k]),
             touches.policy[k],

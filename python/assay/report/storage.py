@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.records.schema import AnyRecord, Measurement, Scalar
+from assay.records.schema import AnyRecord, Measurement
 from assay.records.storage import (
     ACCELERATED,
     HDF5,
@@ -22,11 +22,13 @@ from assay.records.storage import (
     Figure,
     Variants,
     match_variants,
+    params_of,
 )
 from assay.records.units import format_quantity, format_size
 from assay.report.device import show_device
 from assay.report.ior import HEADER, format_row, iterations, tests
 from assay.report.metadata import show_metadata
+from assay.report.tables import plain_table
 
 PHASES = {"compute_time": "compute", "communication_time": "communication", "write_time": "write"}
 MAX_ROWS = 24  # with more rows the table in IOR's format is left out
@@ -48,7 +50,7 @@ def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
         return
     table = _table(["MPI", "nodes", "ranks", "grid", "output"], [*PHASES.values(), "write rate", "speedup"])
     for bandwidth, *times in rows:
-        params = _params([bandwidth, *times])
+        params = params_of([bandwidth, *times])
         grid = f"{params['length']} x {params['length']}"
         row = [str(params[key]) for key in ("mpi", "nodes", "ranks")]
         table.add_row(
@@ -73,7 +75,7 @@ def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
         ["MPI", "operation", "nodes", "ranks", "memory to file"], ["raw", "speedup", "observed", "speedup"]
     )
     for raw, observed in rows:
-        params = _params([raw, observed])
+        params = params_of([raw, observed])
         patterns = f"{params['mem_pattern']} to {params['file_pattern']}, {params['calls']}"
         if "read_option" in params:
             patterns += f", {params['read_option']}"
@@ -101,11 +103,6 @@ def _stock_and_accelerated(figures: Variants) -> str:
     return " / ".join(values) or "-"
 
 
-def _params(row: Sequence[Variants]) -> dict[str, Scalar]:
-    """The parameters of a row. Its metrics and variants differ in ``io`` alone."""
-    return next(figure.params for figures in row for figure in figures.values())
-
-
 def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
     rows = match_variants(records, IOR, ["bandwidth", "rate", "latency"])
     if not rows:
@@ -124,7 +121,7 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
             for number, row in iterations(test):
                 console.print(format_row(row, number), soft_wrap=True)
         console.print()
-    for mpi in dict.fromkeys(_params(row)["mpi"] for row in rows):
+    for mpi in dict.fromkeys(params_of(row)["mpi"] for row in rows):
         console.print(Text(str(mpi), style="bold"))
         text_columns, number_columns = (
             ["operation", "nodes", "ranks", "transfer"],
@@ -132,7 +129,7 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
         )
         table = _table(text_columns, [*number_columns, "p50", "p99"])
         for bandwidth, rate, latency in rows:
-            params = _params([bandwidth, rate, latency])
+            params = params_of([bandwidth, rate, latency])
             if params["mpi"] != mpi:
                 continue
             payload = f", {params['data']}" if "data" in params else ""
@@ -151,11 +148,9 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
 
 
 def _table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in text_columns:
-        table.add_column(title, no_wrap=title != text_columns[-1])
-    for title in number_columns:
-        table.add_column(title, justify="right")
+    table = plain_table(*text_columns, numbers=number_columns)
+    for column in table.columns[: len(text_columns) - 1]:
+        column.no_wrap = True
     return table
 
 
@@ -184,7 +179,7 @@ def _speedup(figures: Variants, records: Iterable[AnyRecord]) -> str:
 def _percentiles(figures: Variants) -> list[str]:
     """The cells p50 and p99, each "stock / accelerated"."""
     cells = []
-    for statistic in (lambda figure: figure.median, lambda figure: figure.percentile("p99")):
+    for statistic in (lambda figure: figure.median, lambda figure: figure.p99):
         values = [
             _format(figures[variant], statistic) for variant in (STOCK, ACCELERATED) if variant in figures
         ]

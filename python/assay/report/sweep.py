@@ -25,7 +25,6 @@ class SweepRow:
     client_bandwidth: float | None = None
     latency_p50: float | None = None
     latency_p99: float | None = None
-    half_round_trip: float | None = None
     rate: float | None = None
     time: float | None = None
     corrupted: int = 0
@@ -63,7 +62,7 @@ def _fill(row: SweepRow, record: Measurement) -> None:
             row.time = median
         case "corrupted":
             row.corrupted = int(median)
-        case "bandwidth" | "client_bandwidth" | "rate" | "half_round_trip":
+        case "bandwidth" | "client_bandwidth" | "rate":
             setattr(row, record.metric, median)
 
 

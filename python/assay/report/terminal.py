@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Context, Failure, Finding, Measurement, Verdict
@@ -23,6 +22,7 @@ from assay.report.model import show_model
 from assay.report.rdma import show_rdma
 from assay.report.storage import show_storage
 from assay.report.sweep import SweepRow, sweep_rows
+from assay.report.tables import plain_table, quantity_cell
 from assay.report.udp import show_udp
 from assay.report.wire import show_wire
 
@@ -77,11 +77,7 @@ def show_nodes(console: Console, records: Iterable[AnyRecord]) -> None:
     measured = [r for r in records if isinstance(r, Measurement) and r.name.startswith("node.")]
     with_value = [r for r in measured if r.summary is not None and r.name not in SEPARATE_TABLES]
     if with_value:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in ("node", "measurement", "parameters"):
-            table.add_column(title)
-        for title in ("median", "spread", "samples"):
-            table.add_column(title, justify="right")
+        table = plain_table("node", "measurement", "parameters", numbers=["median", "spread", "samples"])
         for r in with_value:
             assert r.summary is not None
             params = ", ".join(f"{key} {value}" for key, value in r.params.items())
@@ -97,24 +93,24 @@ def show_nodes(console: Console, records: Iterable[AnyRecord]) -> None:
         console.print()
 
 
-def _cell(value: float | None, unit: str) -> str:
-    return "-" if value is None else format_quantity(value, unit)
-
-
 def show_sweep(console: Console, rows: Sequence[SweepRow]) -> None:
     for name in dict.fromkeys(row.name for row in rows):
         chosen = [row for row in rows if row.name == name]
         ops = len({row.op for row in chosen}) > 1
         corrupted = any(row.corrupted for row in chosen)
-        table = Table(box=None, pad_edge=False, header_style="bold", title=None)
+        table = plain_table()
         titles = ["size", *(["operation"] if ops else []), "wall time", "bandwidth", "per client"]
         titles += ["latency p50", "p99", "operations/s", *(["corrupted"] if corrupted else [])]
         for title in titles:
             table.add_column(title, justify="left" if title == "operation" else "right")
         for row in chosen:
-            cells = [format_size(row.size), *([row.op] if ops else []), _cell(row.time, "s")]
-            cells += [_cell(row.bandwidth, "B/s"), _cell(row.client_bandwidth, "B/s")]
-            cells += [_cell(row.latency_p50, "s"), _cell(row.latency_p99, "s"), _cell(row.rate, "1/s")]
+            cells = [format_size(row.size), *([row.op] if ops else []), quantity_cell(row.time, "s")]
+            cells += [quantity_cell(row.bandwidth, "B/s"), quantity_cell(row.client_bandwidth, "B/s")]
+            cells += [
+                quantity_cell(row.latency_p50, "s"),
+                quantity_cell(row.latency_p99, "s"),
+                quantity_cell(row.rate, "1/s"),
+            ]
             table.add_row(*cells, *([str(row.corrupted)] if corrupted else []))
         console.print(table)
         console.print(Text(LEGEND, style="dim"))
@@ -141,7 +137,7 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], title: str = ""
     """Prints the verdicts: observed and required values, margin, reason and fix."""
     if not verdicts:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
+    table = plain_table(title=title or None, title_justify="left")
     table.add_column("outcome")
     table.add_column("criterion", overflow="fold")
     for heading in ("observed", "required", "margin"):

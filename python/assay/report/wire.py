@@ -8,12 +8,12 @@ from statistics import median
 
 from ClusterShell.NodeSet import NodeSet
 from rich.console import Console
-from rich.table import Table
 
 from assay.explain.adapters import Adapters, adapters_of
 from assay.records.schema import AnyRecord, Measurement
 from assay.records.text import printable
 from assay.records.units import format_quantity, format_share
+from assay.report.tables import plain_table
 
 
 def show_wire(console: Console, records: Sequence[AnyRecord]) -> None:
@@ -30,11 +30,7 @@ def show_wire(console: Console, records: Sequence[AnyRecord]) -> None:
         len(host_adapters.sent) == 1 for host_adapters in hosts.values()
     ):
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("adapter", "hosts"):
-        table.add_column(title)
-    for title in ("sent", "of its host's bytes", "link"):
-        table.add_column(title, justify="right")
+    table = plain_table("adapter", "hosts", numbers=["sent", "of its host's bytes", "link"])
     for (device, speed), group in sorted(rows.items()):
         sent = median(host_adapters.sent.get(device, 0.0) for _, host_adapters in group)
         share = median(host_adapters.share(device) for _, host_adapters in group)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import planted_events_engine as planted
 import pytest
@@ -178,54 +179,39 @@ AXES = [
 ]
 
 
+def records_of_tuning(tmp_path: Path, axes: list[str], *options: str) -> list[dict[str, Any]]:
+    grid = [argument for axis in axes for argument in ("--try", axis)]
+    arguments = [*ON_FOUR_RANKS, *grid, *options, "--json", "-o", str(tmp_path / "run")]
+    done = assay(environment(tmp_path, landscape=True), "tune", *arguments)
+    assert done.returncode == 0, done.stderr
+    records: list[dict[str, Any]] = json.loads(done.stdout)["records"]
+    return records
+
+
+def throughputs(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records of the measured points."""
+    return [r for r in records if r.get("name") == "events.tune" and r["metric"] == "throughput"]
+
+
 def test_tune_finds_the_planted_maximum_of_a_small_grid(tmp_path: Path) -> None:
     axes = ["fragment=256KiB", "credits=1,4", "parallel=8", "schedule=random,all", "protocol=push"]
-    grid = [argument for axis in axes for argument in ("--try", axis)] + ["--full"]
-    done = assay(
-        environment(tmp_path, landscape=True),
-        "tune",
-        *ON_FOUR_RANKS,
-        *grid,
-        "--json",
-        "-o",
-        str(tmp_path / "run"),
-    )
-    assert done.returncode == 0, done.stderr
     rates = {
         (r["params"]["credits"], r["params"]["schedule"]): r["summary"]["median"]
-        for r in json.loads(done.stdout)["records"]
-        if r.get("name") == "events.tune" and r["metric"] == "throughput"
+        for r in throughputs(records_of_tuning(tmp_path, axes, "--full"))
     }
     assert len(rates) == 4 and max(rates, key=rates.__getitem__) == (4, "random")
 
 
 @pytest.mark.acceptance("events")
 def test_tune_finds_the_planted_maximum_with_a_tenth_of_the_grid(tmp_path: Path) -> None:
-    grid = [argument for axis in AXES for argument in ("--try", axis)]
-    done = assay(
-        environment(tmp_path, landscape=True),
-        "tune",
-        *ON_FOUR_RANKS,
-        *grid,
-        "--json",
-        "-o",
-        str(tmp_path / "run"),
-    )
-    assert done.returncode == 0, done.stderr
-    data = json.loads(done.stdout)
-    points = [
-        r
-        for r in data["records"]
-        if r["kind"] == "measurement" and r["name"] == "events.tune" and r["metric"] == "throughput"
-    ]
+    records = records_of_tuning(tmp_path, AXES)
+    points = throughputs(records)
     measured = sum(r["summary"]["n"] for r in points)
     assert measured <= 5 * 4 * 5 * 3 // 10
     best = max(points, key=lambda r: r["summary"]["median"])
     assert best["summary"]["median"] >= 0.98e9, best
     weights = {
-        r["params"]["parameter"]: r["summary"]["median"]
-        for r in data["records"]
-        if r.get("metric") == "importance"
+        r["params"]["parameter"]: r["summary"]["median"] for r in records if r.get("metric") == "importance"
     }
     assert set(weights) == {"fragment", "credits", "parallel", "schedule", "protocol"}
 

@@ -135,15 +135,20 @@ def test_a_defect_is_one_line_with_exit_code_2(
     assert bool(before) == traced
 
 
-def test_a_missing_module_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "ClusterShell.py").write_text("")
-    done = subprocess.run(
+def list_with_modules_of(folder: Path) -> subprocess.CompletedProcess[str]:
+    """``assay list`` where the modules of a folder take the place of others."""
+    return subprocess.run(
         [*COMMAND, "list"],
         capture_output=True,
         text=True,
-        env=environment(PYTHONPATH=f"{tmp_path}:{ROOT / 'python'}"),
+        env=environment(PYTHONPATH=f"{folder}:{ROOT / 'python'}"),
         timeout=LIMIT_S,
     )
+
+
+def test_a_missing_module_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "ClusterShell.py").write_text("")
+    done = list_with_modules_of(tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("assay: cannot start: ") and done.stderr.count("\n") == 1
 
@@ -155,13 +160,7 @@ def test_a_signal_during_the_imports_is_an_interruption(tmp_path: Path, number: 
     planted = tmp_path / "ClusterShell"
     planted.mkdir()
     (planted / "__init__.py").write_text(f"import os\nos.kill(os.getpid(), {int(number)})\n")
-    done = subprocess.run(
-        [*COMMAND, "list"],
-        capture_output=True,
-        text=True,
-        env=environment(PYTHONPATH=f"{tmp_path}:{ROOT / 'python'}"),
-        timeout=LIMIT_S,
-    )
+    done = list_with_modules_of(tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 

@@ -68,79 +68,34 @@ def run(
     return records
 
 
-@pytest.mark.acceptance("node")
-@pytest.mark.statistical("1 in 500, estimated: a thread would have to end 20 ms late")
-def test_a_light_load_is_achieved(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Two stations of 8 Mbit/s with three steps, one of which both reads and writes: 8 MB/s in all."""
-    records = run(working_folder, "8 Mbit/s", capfd, "--budget", "2s")
-    desired, measured, achieved = figures(records, "desired", "measured", "achieved")
-    assert desired == 2 * 4 * 1e6
-    assert achieved == pytest.approx(1, rel=0.01)
-    assert measured == pytest.approx(desired, rel=0.01)
-    (lateness,) = [r for r in records if r.get("metric") == "lateness"]
-    # Blocks of 64 ms, 64 ms and 32 ms, for two seconds, twice.
-    assert sum(lateness["histogram"]["counts"]) == lateness["summary"]["n"] == 2 * (31 + 31 + 62)
-    steps = [r for r in records if r.get("metric") == "step_achieved"]
-    assert [s["params"]["operation"] for s in steps] == ["write", "transpose", "read"]
-
-
-def test_scale_halves_the_load(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    records = run(working_folder, "8 Mbit/s", capfd, "--budget", "1s", "--scale", "50%")
-    assert figures(records, "desired") == [2 * 4 * 0.5e6]
-    steps = [r for r in records if r.get("metric") == "step_achieved"]
-    assert [s["params"]["operation"] for s in steps] == ["write", "transpose", "read"]
-
-
-def test_an_impossible_load_is_late(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    records = run(working_folder, "100 Tbit/s", capfd, "--budget", "0.5s")
-    achieved, late = figures(records, "achieved", "late")
-    assert achieved < 0.5
-    assert late > 0.9
-
-
-def test_the_output_has_the_lines_of_mem_test(
-    working_folder: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (working_folder / "planted.toml").write_text(WORKLOAD.format(rate="800 Mbit/s"))
-    assert main(["mem", "--paced", "--workload", "planted.toml", "--budget", "0.5s", "-o", "out"]) == 0
-    out = capfd.readouterr().out
-    assert "Desired speed:   6.40 Gbit/s" in out
-    for text in ("Measured speed:  ", " of desired)", "Average late:    ", "lateness of "):
-        assert text in out
+def interrupt_after(seconds: float, folder: Path, budget: str) -> dict[str, Any]:
+    """The run and records of a load that Ctrl-C ends."""
+    (folder / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
+    arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", budget, "--json", "-o", "out"]
+    process = subprocess.Popen(
+        [str(ASSAY), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert "node.memory_paced" in process.stderr.readline()  # the line of progress: the load runs
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130, err
+    run_and_records: dict[str, Any] = json.loads(out)
+    assert run_and_records["run"]["state"] == "partial"
+    return run_and_records
 
 
 @pytest.mark.acceptance("node")
 @pytest.mark.statistical("1 in 500, estimated: a thread would have to be 75 ms late at the signal")
 def test_ctrl_c_keeps_the_measurements(working_folder: Path) -> None:
-    (working_folder / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
-    arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "100s", "--json", "-o", "out"]
-    process = subprocess.Popen(
-        [str(ASSAY), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    assert "node.memory_paced" in process.stderr.readline()  # the line of progress: the load runs
-    time.sleep(1.5)  # the time that is measured; nothing is awaited
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 130, err
-    run_and_records = json.loads(out)
-    assert run_and_records["run"]["state"] == "partial"
-    # The figure refers to the time until the signal, not to the hundred seconds of --budget.
-    assert figures(run_and_records["records"], "achieved")[0] == pytest.approx(1, rel=0.05)
+    """The figure refers to the time until the signal, not to the hundred seconds of --budget."""
+    records = interrupt_after(1.5, working_folder, budget="100s")["records"]
+    assert figures(records, "achieved")[0] == pytest.approx(1, rel=0.05)
 
 
 def test_ctrl_c_leaves_a_partial_run(working_folder: Path) -> None:
-    (working_folder / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
-    arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "1000s", "--json", "-o", "out"]
-    process = subprocess.Popen(
-        [str(ASSAY), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    assert "node.memory_paced" in process.stderr.readline()  # the line of progress: the load runs
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 130, err
-    assert json.loads(out)["run"]["state"] == "partial"
+    interrupt_after(0, working_folder, budget="1000s")
 
 
 def test_peak_measures_every_operation_with_each_kind_of_stores(

@@ -45,26 +45,8 @@ def test_a_number_that_ior_would_misread_is_refused(text: str) -> None:
 
 
 def test_an_ior_command_line_of_a_script_keeps_its_sizes() -> None:
-    words = [
-        "./install/bin/ior",
-        "-a",
-        "MPIIO",
-        "-b",
-        "10MB",
-        "-t",
-        "1MB",
-        "-vvv",
-        "-H",
-        "-q",
-        "-F",
-        "-wr",
-        "-k",
-        "-s=2",
-        "-i3",
-        "-o",
-        "out",
-    ]
-    params = ior(words).params
+    command = "./install/bin/ior -a MPIIO -b 10MB -t 1MB -vvv -H -q -F -wr -k -s=2 -i3 -o out"
+    params = ior(command.split()).params
     assert (params["block"], params["transfer"]) == (10_485_760, 1_048_576)
     assert (params["segments"], params["repetitions"]) == (2, 3)
     assert params["write"] and params["read"] and params["keep"] and params["file_per_process"]

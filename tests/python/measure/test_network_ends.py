@@ -60,16 +60,8 @@ def running(lab: Lab, run_path: Path, *arguments: str) -> Iterator[subprocess.Po
         process.wait()
 
 
-LONG = [
-    "--sizes",
-    "1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,2MiB,4MiB",
-    "--budget",
-    "40s",
-    "--confidence",
-    "0.01%",
-    "--timeout",
-    "5s",
-]
+SIZES = "1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,2MiB,4MiB"
+LONG = ["--sizes", SIZES, "--budget", "40s", "--confidence", "0.01%", "--timeout", "5s"]
 
 
 def engines_in(lab: Lab, host: str = "") -> list[int]:

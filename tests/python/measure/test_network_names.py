@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from assay.launch.placement import Segment, Site
-from assay.measure import session as sessions
+from assay.launch.without_mpi import WithoutMpi
+from assay.measure import engine_processes
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.session import Session
 from assay.records.run import Run
@@ -39,7 +40,7 @@ else:
 """
 
 
-class PlantedLauncher:
+class PlantedLauncher(WithoutMpi):
     """A launcher that starts the planted engine in place of the real one."""
 
     name = flavour = "planted"
@@ -51,18 +52,9 @@ class PlantedLauncher:
     def unavailable(self) -> str | None:
         return None
 
-    def program(self) -> str | None:
-        return None
-
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         self.started.append(list(argv))
         return [sys.executable, str(self.engine), *argv[1:]]
-
-    def environment(self, site: Site) -> dict[str, str]:
-        return {}
-
-    def diagnose(self, stderr: str) -> str | None:
-        return None
 
 
 @pytest.mark.parametrize("listed", [HOSTS, HOSTS[::-1], [f"{host}.site" for host in HOSTS]])
@@ -71,7 +63,7 @@ def test_a_suspect_is_retested_under_its_listed_name(
 ) -> None:
     engine = tmp_path / "engine.py"
     engine.write_text(ENGINE)
-    monkeypatch.setattr(sessions, "probe", lambda _flavour: engine)
+    monkeypatch.setattr(engine_processes, "probe", lambda _flavour: engine)
     launcher = PlantedLauncher(engine)
     session = Session(Run.create("net", ["net"], path=tmp_path / "run"), quiet=True)
     session.run.info.hosts = list(listed)
@@ -97,7 +89,7 @@ def test_the_budget_is_divided_between_the_measurements(
 ) -> None:
     engine = tmp_path / "engine.py"
     engine.write_text(ENGINE)
-    monkeypatch.setattr(sessions, "probe", lambda _flavour: engine)
+    monkeypatch.setattr(engine_processes, "probe", lambda _flavour: engine)
     launcher = PlantedLauncher(engine)
     session = Session(Run.create("net", ["net"], path=tmp_path / "run"), quiet=True)
     measure_network(session, NetworkRequest(launcher, Site("ssh"), [], HOSTS, params={"budget": 15.0}))

@@ -9,8 +9,8 @@ import pytest
 
 from assay.launch.placement import HERE, REMOTE
 from assay.measure import rdma
+from assay.measure.engine_processes import Side
 from assay.measure.rdma import Endpoint, Pair, Port, measure_rdma, plan_ports, ports_of
-from assay.measure.session import Side
 from assay.records.schema import AnyRecord, Context, Scalar, Subject
 
 

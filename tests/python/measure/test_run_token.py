@@ -15,7 +15,8 @@ import pytest
 
 from assay.launch.engines import engines_folder
 from assay.launch.placement import HERE
-from assay.measure.session import Session, Side
+from assay.measure.engine_processes import Side
+from assay.measure.session import Session
 from assay.records.run import Run
 
 ENGINE = engines_folder() / "assay-probe"
@@ -134,7 +135,7 @@ def test_a_pair_gets_a_new_token_that_no_command_line_shows(
         'print(json.dumps({"kind": "ready", "listens": "x"}), flush=True)\n'
     )
     planted_engine.chmod(0o755)
-    monkeypatch.setattr("assay.measure.session.probe", lambda flavour="": planted_engine)
+    monkeypatch.setattr("assay.measure.engine_processes.probe", lambda flavour="": planted_engine)
     tokens = []
     for number in range(2):
         session = Session(Run.create("udp", [], path=tmp_path / f"run{number}"), quiet=True)

@@ -314,16 +314,8 @@ def test_rdbench_of_peanuts_with_the_accelerator(
     """Snapshots are equal to the last bit."""
     skip_without_accelerator(mpi)
     for name, variant in (("stock", ["--stock"]), ("fast", accelerated)):
-        command = [
-            "rdbench",
-            "--length",
-            "64",
-            "--output",
-            f"{folder}/{name}_",
-            "--nomkdir",
-            "--iotype",
-            "view",
-        ]
+        command = ["rdbench", "--length", "64", "--output", f"{folder}/{name}_", "--nomkdir"]
+        command += ["--iotype", "view"]
         command += ["--steps", "20", "--interval", "10", "--disable-initial-output", "--xnp", "2", "--nosync"]
         records = run(capfd, "reaction-diffusion", mpi, command, variant=variant)
         assert median(records, "wrong") == 0
@@ -409,19 +401,8 @@ def test_rdbench_as_peanuts_calls_it(
     plant(monkeypatch, mpi, flip="1000")
     capfd.readouterr()
     Path("out").rename("before")
-    arguments = [
-        "--mpi",
-        mpi,
-        "-n",
-        "2",
-        "--stock",
-        "--repeats",
-        "1",
-        "-o",
-        "out",
-        "--rdbench-json",
-        "rd.json",
-    ]
+    arguments = ["--mpi", mpi, "-n", "2", "--stock", "--repeats", "1", "-o", "out"]
+    arguments += ["--rdbench-json", "rd.json"]
     command += ["--iotype", "manual", "--novalidate", "--prettify"]
     assert main(["io", "bench", "reaction-diffusion", *arguments, "--", *command]) == 0
     wrong = [np.flatnonzero(np.fromfile(folder / name).view("u8") != cells.view("u8"))

@@ -4,7 +4,7 @@ import { formatParameters, percent, quantity } from "../data/format";
 import type { PairsHead, Run } from "../data/load";
 import type { Finding, Measurement, Subject, Verdict } from "../data/records";
 import { OutcomeMark } from "./Banner";
-import { Table, type Column } from "./Table";
+import { figureColumn, Table, type Column } from "./Table";
 
 const RANK = { FAIL: 0, INCONCLUSIVE: 1, PASS: 2 };
 
@@ -50,13 +50,7 @@ const VERDICT_COLUMNS: Column<Verdict>[] = [
     value: (verdict) => verdict.required ?? verdict.required_text,
     show: (verdict) => verdict.required_text || quantity(verdict.required, verdict.unit ?? ""),
   },
-  {
-    id: "margin",
-    header: "Margin",
-    numeric: true,
-    value: (verdict) => verdict.margin ?? undefined,
-    show: (verdict) => percent(verdict.margin),
-  },
+  figureColumn("margin", "Margin", (verdict) => verdict.margin, percent),
 ];
 
 export function Verdicts({ run }: { run: Run }) {

@@ -5,7 +5,7 @@ import { naturally } from "../data/hosts";
 import type { Measurement } from "../data/records";
 import { medianOf } from "../data/sweep";
 import { subjectText } from "./Judgement";
-import { Table, type Column } from "./Table";
+import { figureColumn, Table, type Column } from "./Table";
 
 const COLUMNS: Column<Measurement>[] = [
   {
@@ -31,13 +31,7 @@ const COLUMNS: Column<Measurement>[] = [
         </span>
       ),
   },
-  {
-    id: "spread",
-    header: "Spread (MAD)",
-    numeric: true,
-    value: spread,
-    show: (record) => percent(spread(record), false),
-  },
+  figureColumn("spread", "Spread (MAD)", spread, (value) => percent(value, false)),
   { id: "n", header: "Samples", numeric: true, value: (record) => record.summary?.n },
   // The longest column is last, because rows do not wrap.
   { id: "params", header: "Parameters", value: (record) => formatParameters(record.params ?? {}) },

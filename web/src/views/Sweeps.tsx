@@ -8,7 +8,7 @@ import { onePoint } from "../data/onePoint";
 import type { Measurement } from "../data/records";
 import { medianOf, operations, sweepTitle, type Sweep, type SweepRow } from "../data/sweep";
 import { Choice } from "./Choice";
-import { Table, type Column } from "./Table";
+import { figureColumn, Table, type Column } from "./Table";
 
 type Bandwidth = "bandwidth" | "client_bandwidth";
 
@@ -123,23 +123,16 @@ function figure(
   unit: string,
   read: ReadValue = medianOf,
 ): Column<SweepRow> {
-  return {
+  return figureColumn(
     id,
     header,
-    numeric: true,
-    value: (row) => read(row.metrics[metric]),
-    show: (row) => quantity(read(row.metrics[metric]), unit),
-  };
+    (row) => read(row.metrics[metric]),
+    (value) => quantity(value, unit),
+  );
 }
 
 const ALL_COLUMNS: Column<SweepRow>[] = [
-  {
-    id: "size",
-    header: "Size",
-    numeric: true,
-    value: (row) => row.size,
-    show: (row) => exactSize(row.size),
-  },
+  figureColumn("size", "Size", (row) => row.size, exactSize),
   { id: "op", header: "Operation", value: (row) => row.op },
   figure("wall_time", "Wall time", "wall_time", "s"),
   figure("bandwidth", "Aggregate", "bandwidth", "B/s"),

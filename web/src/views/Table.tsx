@@ -35,6 +35,22 @@ export interface Column<T> {
   numeric?: boolean;
 }
 
+/** A column of figures. ``format`` makes a cell's text of its value, also where there is none. */
+export function figureColumn<T, Value extends number | null | undefined>(
+  id: string,
+  header: string,
+  value: (row: T) => Value,
+  format: (value: Value) => ComponentChildren,
+): Column<T> {
+  return {
+    id,
+    header,
+    numeric: true,
+    value: (row) => value(row) ?? undefined,
+    show: (row) => format(value(row)),
+  };
+}
+
 interface Props<T> {
   caption: string;
   columns: Column<T>[];

@@ -7,22 +7,23 @@ import argparse
 from collections.abc import Sequence
 
 from assay.commands.eb.options import add_builder_options, add_host_options, build_request
-from assay.commands.eb.tune import Tune
-from assay.commands.options import add_alias, add_option, add_output, open_run
+from assay.commands.eb.tune import prepare_tune
+from assay.commands.options import add_alias, add_option, add_output
 from assay.commands.parser import Example, Parser
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
+from assay.commands.sub_verbs import VerbGroup
 from assay.errors import UserError
 from assay.launch.hosts import fold
 from assay.launch.launchers import Launcher
 from assay.launch.reach import check_hosts
 from assay.measure.events import EventRequest, measure_events
-from assay.measure.session import Session
 
 DURATION_S = 10.0
 MAX_DURATION_S = 1e7
 
 
-class Eb:
+class Eb(VerbGroup):
     """Build events over a network: each node assembles some, from a part of every node. Each byte is verified; what the
     network can carry is shown beside it."""
 
@@ -32,11 +33,10 @@ class Eb:
         Example('assay eb -w "node[1-64]" --budget 3h', "does the network hold it?", "a cluster"),
         Example("assay eb --lab --transport tcp --protocol pull", "goes on when a host dies", "a lab"),
     ]
+    sub_verbs = (prepare_tune,)
 
     def prepare_parser(self, parser: Parser) -> None:
-        verbs = parser.add_subparsers(
-            title="commands", dest="eb_command", metavar="[COMMAND]", required=False, prog="assay eb"
-        )
+        self.add_sub_verbs(parser, metavar="[COMMAND]", required=False)
         add_host_options(parser)
         add_builder_options(parser)
         add_option(parser, "--budget", "default: 10s")
@@ -45,12 +45,7 @@ class Eb:
             "--alone", action="store_true", help="only the event builder, nothing beside it to compare with"
         )
         add_output(parser)
-        parser.set_defaults(eb_verb=run_eb)
-        Tune().prepare(verbs)
-
-    def run(self, args: argparse.Namespace) -> int:
-        status: int = args.eb_verb(args)
-        return status
+        parser.set_defaults(sub_verb=run_eb)
 
 
 def run_eb(args: argparse.Namespace, simulated: Launcher | None = None, platform: Sequence[str] = ()) -> int:
@@ -72,23 +67,21 @@ def run_request(args: argparse.Namespace, request: EventRequest) -> int:
     """Measures and judges a checked request. Returns the exit code."""
     specs = specifications(args, "events")
     check_hosts(request.site, request.hosts, request.launcher.name)
-    run = open_run("eb", args)
-    run.info.hosts = list(dict.fromkeys(request.hosts))
-    run.info.options = {
-        "transport": args.transport or "mpi",
-        "processes": args.processes or 1,
-        "simulated": request.is_simulated,
-        **request.params,
-    }
-    run.save()
-    session = Session(run, verbose=args.verbose, quiet=args.json)
+    session = open_session(
+        "eb",
+        args,
+        list(dict.fromkeys(request.hosts)),
+        {
+            "transport": args.transport or "mpi",
+            "processes": args.processes or 1,
+            "simulated": request.is_simulated,
+            **request.params,
+        },
+    )
     session.err.print(describe_request(request), soft_wrap=True)
     with session.interruptible():
         measure_events(session, request)
-    status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs)
 
 
 def describe_request(request: EventRequest) -> str:

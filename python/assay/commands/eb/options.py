@@ -28,6 +28,7 @@ from assay.launch.hosts import host_list
 from assay.launch.launchers import Launcher, default_launcher, launcher_on
 from assay.launch.placement import HERE, Site
 from assay.launch.threads import Threads
+from assay.measure.engine_processes import option_arguments
 from assay.measure.events import (
     EventRequest,
     check_memory,
@@ -36,7 +37,6 @@ from assay.measure.events import (
     network_in_flight,
     per_rank,
 )
-from assay.measure.session import option_arguments
 from assay.records.foreign import require_plain
 from assay.records.schema import Scalar
 from assay.records.units import parse_in

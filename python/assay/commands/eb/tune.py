@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING
 
 from assay.commands.eb.options import add_host_options, choose_launchers, site_and_rank_hosts
-from assay.commands.options import add_option, add_output, count, open_run
+from assay.commands.options import add_option, add_output, count
 from assay.commands.parser import Example
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
+from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
 from assay.events.figures import BUILD
 from assay.events.space import Axis, Space
@@ -18,12 +19,8 @@ from assay.launch.engines import describe, probe
 from assay.launch.reach import check_hosts
 from assay.measure.events import check_ranks
 from assay.measure.events_tune import TuneRequest, measure_tuning
-from assay.measure.session import Session
 from assay.records.schema import Scalar
 from assay.records.units import format_size, parse_size
-
-if TYPE_CHECKING:
-    from assay.commands.fabric import Verbs
 
 # The grid without --try. It lies around the best parameters of event builders on 16 and 512 nodes: messages of 512 KiB,
 # 2 credits, 8 messages in flight for each event, 2 processes on a node.
@@ -47,36 +44,33 @@ EXAMPLES = [
 ]
 
 
-class Tune:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "tune",
-            help="search for the best parameters",
-            description="Measures a tenth of the grid, chosen by the results so far, and the best points again. The "
-            "report shows which parameter matters.",
-            notes=_grid_text(),
-            examples=EXAMPLES,
-        )
-        add_host_options(parser)
-        search = parser.add_argument_group("search")
-        search.add_argument(
-            "--try",
-            action="append",
-            default=[],
-            dest="axes",
-            metavar="PARAMETER=VALUES",
-            help="values of one parameter, such as credits=1,2,4; repeatable; others keep the values below",
-        )
-        search.add_argument(
-            "--points", type=count, metavar="N", help="points to measure (default: a tenth of the grid)"
-        )
-        search.add_argument("--full", action="store_true", help="the full grid")
-        add_option(search, "--budget", f"each point; default: {POINT_S:g}s", default=POINT_S)
-        add_option(parser.advanced, "--timeout", "a message; default: 30s", default=30.0)
-        add_output(parser)
-        parser.set_defaults(eb_verb=run_tune)
+def prepare_tune(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "tune",
+        help="search for the best parameters",
+        description="Measures a tenth of the grid, chosen by the results so far, and the best points again. The "
+        "report shows which parameter matters.",
+        notes=_grid_text(),
+        examples=EXAMPLES,
+    )
+    add_host_options(parser)
+    search = parser.add_argument_group("search")
+    search.add_argument(
+        "--try",
+        action="append",
+        default=[],
+        dest="axes",
+        metavar="PARAMETER=VALUES",
+        help="values of one parameter, such as credits=1,2,4; repeatable; others keep the values below",
+    )
+    search.add_argument(
+        "--points", type=count, metavar="N", help="points to measure (default: a tenth of the grid)"
+    )
+    search.add_argument("--full", action="store_true", help="the full grid")
+    add_option(search, "--budget", f"each point; default: {POINT_S:g}s", default=POINT_S)
+    add_option(parser.advanced, "--timeout", "a message; default: 30s", default=30.0)
+    add_output(parser)
+    parser.set_defaults(sub_verb=run_tune)
 
 
 def run_tune(args: argparse.Namespace) -> int:
@@ -92,26 +86,24 @@ def run_tune(args: argparse.Namespace) -> int:
     check_hosts(site, hosts, launcher.name)
     points = space.size if args.full else args.points or budget_of(space)
     request = TuneRequest(launcher, site, hosts, space, points, args.budget, args.timeout)
-    run = open_run("eb-tune", args)
-    run.info.hosts = list(dict.fromkeys(hosts))
-    run.info.options = {
-        "transport": args.transport or "mpi",
-        "grid": [f"{axis.name}={','.join(map(str, axis.values))}" for axis in space.axes],
-        "points": points,
-        "duration": args.budget,
-    }
-    run.save()
-    session = Session(run, verbose=args.verbose, quiet=args.json)
+    session = open_session(
+        "eb-tune",
+        args,
+        list(dict.fromkeys(hosts)),
+        {
+            "transport": args.transport or "mpi",
+            "grid": [f"{axis.name}={','.join(map(str, axis.values))}" for axis in space.axes],
+            "points": points,
+            "duration": args.budget,
+        },
+    )
     session.err.print(
         f"{points} of {space.size} points, {args.budget:g} s each, over {launcher.name}: about "
         f"{math.ceil(points * (args.budget + 2) / 60)} min"
     )
     with session.interruptible():
         measure_tuning(session, request)
-    status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs)
 
 
 def _grid_text() -> str:
@@ -177,6 +169,3 @@ def _check_choice(name: str, value_text: str, help: str) -> None:
 
 def _without_axis(space: Space, name: str) -> Space:
     return Space(tuple(axis for axis in space.axes if axis.name != name))
-
-
-__all__ = ["Tune", "read_space"]

@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Protocol, TypeAlias
-
-from assay.commands.fabric.anonymise import Anonymise
-from assay.commands.fabric.blame import Blame
-from assay.commands.fabric.check import Check
-from assay.commands.fabric.conflicts import Conflicts
-from assay.commands.fabric.platform import Platform
-from assay.commands.fabric.repair import Repair
-from assay.commands.fabric.schedule import Schedule
-from assay.commands.fabric.slurm import Slurm
-from assay.commands.parser import Example, Parser
-
-# argparse has no public name for this type.
-Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
+from assay.commands.fabric.anonymise import prepare_anonymise
+from assay.commands.fabric.blame import prepare_blame
+from assay.commands.fabric.check import prepare_check
+from assay.commands.fabric.conflicts import prepare_conflicts
+from assay.commands.fabric.platform import prepare_platform
+from assay.commands.fabric.repair import prepare_repair
+from assay.commands.fabric.schedule import prepare_schedule
+from assay.commands.fabric.slurm import prepare_slurm
+from assay.commands.parser import Example
+from assay.commands.sub_verbs import VerbGroup
 
 
-class SubVerb(Protocol):
-    """Like ``assay.cli.Command``, for ``assay fabric``."""
-
-    def prepare(self, verbs: Verbs) -> None: ...
-
-
-SUB_VERBS: list[SubVerb] = [
-    Conflicts(),
-    Check(),
-    Schedule(),
-    Repair(),
-    Blame(),
-    Slurm(),
-    Platform(),
-    Anonymise(),
-]
-
-
-class Fabric:
+class Fabric(VerbGroup):
     """Find conflicts and faults in the routing of an InfiniBand fabric. It reads what ibnetdiscover, dump_fts,
     OpenSM and ibdiagnet write, and sends nothing through the fabric: any copy of the files will do."""
 
@@ -54,17 +31,13 @@ class Fabric:
             "a fabric",
         ),
     ]
-
-    def prepare_parser(self, parser: Parser) -> None:
-        verbs = parser.add_subparsers(
-            title="commands", dest="fabric_command", metavar="COMMAND", required=True
-        )
-        for verb in SUB_VERBS:
-            verb.prepare(verbs)
-
-    def run(self, args: argparse.Namespace) -> int:
-        status: int = args.fabric_verb(args)
-        return status
-
-
-__all__ = ["Fabric"]
+    sub_verbs = (
+        prepare_conflicts,
+        prepare_check,
+        prepare_schedule,
+        prepare_repair,
+        prepare_blame,
+        prepare_slurm,
+        prepare_platform,
+        prepare_anonymise,
+    )

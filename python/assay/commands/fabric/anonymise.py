@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from assay.commands.fabric.source import FABRIC, ORDER, TABLES
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS
 from assay.fabric import anonymous
 from assay.fabric.read import files_of, read_fabric, read_order, read_tables
-
-if TYPE_CHECKING:
-    from assay.commands.fabric import Verbs
 
 EXAMPLES = [
     Example("assay fabric anonymise --fabric net.txt --tables fts.txt --into shared", needs="a fabric"),
@@ -27,22 +24,19 @@ EXAMPLES = [
 ]
 
 
-class Anonymise:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "anonymise",
-            help="a fabric's files without its names and GUIDs, for bug reports",
-            description="Writes topology, tables and order with every name and GUID replaced, each always by the same "
-            "other one. The files give the same conflicts and faults. LIDs, ports and rates stay as they are.",
-            examples=EXAMPLES,
-        )
-        parser.add_argument("--fabric", type=Path, required=True, metavar="FILE|DIR", help=FABRIC)
-        parser.add_argument("--tables", type=Path, metavar="FILE", help=TABLES)
-        parser.add_argument("--order", type=Path, metavar="FILE", help=ORDER)
-        parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="where the new files go")
-        parser.set_defaults(fabric_verb=run_anonymise)
+def prepare_anonymise(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "anonymise",
+        help="a fabric's files without its names and GUIDs, for bug reports",
+        description="Writes topology, tables and order with every name and GUID replaced, each always by the same "
+        "other one. The files give the same conflicts and faults. LIDs, ports and rates stay as they are.",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("--fabric", type=Path, required=True, metavar="FILE|DIR", help=FABRIC)
+    parser.add_argument("--tables", type=Path, metavar="FILE", help=TABLES)
+    parser.add_argument("--order", type=Path, metavar="FILE", help=ORDER)
+    parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="where the new files go")
+    parser.set_defaults(sub_verb=run_anonymise)
 
 
 def run_anonymise(args: argparse.Namespace) -> int:

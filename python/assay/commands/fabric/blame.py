@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from assay.commands.fabric.source import add_rail, add_source, read_source, source_of_run
 from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_FAIL, EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.explain import Evidence
 from assay.explain.links import blame
@@ -16,9 +16,6 @@ from assay.records.text import json_line
 from assay.report.console import console
 from assay.report.terminal import show_findings
 
-if TYPE_CHECKING:
-    from assay.commands.fabric import Verbs
-
 EXAMPLES = [
     Example("assay fabric blame runs/net --fabric net.txt --tables fts.txt", needs="a run"),
     Example("assay fabric blame runs/net --fabric net.txt --tables fts.txt --json", needs="a run"),
@@ -26,26 +23,23 @@ EXAMPLES = [
 ]
 
 
-class Blame:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "blame",
-            help="the slow link of a network run: cable, ports and direction",
-            description="Takes the bandwidth of each pair of hosts from a run of 'assay net' and its route from the "
-            "forwarding tables, and names the directed links that are slow: those whose pairs are all slow, and whose "
-            "pairs alone are. Without a fabric it takes that of the run (assay net --fabric). Of hosts with several "
-            "adapters the paths of each that may have carried the bytes are judged. Where the data cannot "
-            "tell links apart, it names the pairs to measure. Exit code 1 if a link is slow, 2 if some links have too "
-            "few pairs to say that none is.",
-            examples=EXAMPLES,
-        )
-        parser.add_argument("run", metavar="RUN", help="run of 'assay net'")
-        add_source(parser)
-        add_rail(parser)
-        add_option(parser, "--json", "the findings, one record per line")
-        parser.set_defaults(fabric_verb=run_blame)
+def prepare_blame(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "blame",
+        help="the slow link of a network run: cable, ports and direction",
+        description="Takes the bandwidth of each pair of hosts from a run of 'assay net' and its route from the "
+        "forwarding tables, and names the directed links that are slow: those whose pairs are all slow, and whose "
+        "pairs alone are. Without a fabric it takes that of the run (assay net --fabric). Of hosts with several "
+        "adapters the paths of each that may have carried the bytes are judged. Where the data cannot "
+        "tell links apart, it names the pairs to measure. Exit code 1 if a link is slow, 2 if some links have too "
+        "few pairs to say that none is.",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("run", metavar="RUN", help="run of 'assay net'")
+    add_source(parser)
+    add_rail(parser)
+    add_option(parser, "--json", "the findings, one record per line")
+    parser.set_defaults(sub_verb=run_blame)
 
 
 def run_blame(args: argparse.Namespace) -> int:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from assay.commands.fabric.source import add_output, add_source, read_fabric_and_tables, start_session
+from assay.commands.fabric.source import add_source, read_fabric_and_tables, start_session
+from assay.commands.options import add_output
 from assay.commands.parser import Example
 from assay.commands.specifications import specifications
+from assay.commands.sub_verbs import Verbs
 from assay.measure.fabric import cable_records, check_records, tells_of_own_tables
-
-if TYPE_CHECKING:
-    from assay.commands.fabric import Verbs
 
 # Specifications. Tables that are computed here are no part of a fabric, so its cables alone are judged.
 WITH_TABLES, CABLES_ALONE = "fabric", "fabric-cables"
@@ -22,22 +20,19 @@ EXAMPLES = [
 ]
 
 
-class Check:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "check",
-            help="slow cables, hosts that do not reach each other, credit loops, crowded ports",
-            description="Faults of a fabric by itself: cables that are narrower or slower than most of their kind, "
-            "parts that no cable joins, hosts that do not reach each other (loops and holes in the tables), routes "
-            "whose buffers can wait for each other for good (credit loops), and up ports with far more destinations "
-            "than others. Without tables, and with computed ones of a real fabric, the cables alone are judged.",
-            examples=EXAMPLES,
-        )
-        add_source(parser)
-        add_output(parser)
-        parser.set_defaults(fabric_verb=run_check)
+def prepare_check(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "check",
+        help="slow cables, hosts that do not reach each other, credit loops, crowded ports",
+        description="Faults of a fabric by itself: cables that are narrower or slower than most of their kind, "
+        "parts that no cable joins, hosts that do not reach each other (loops and holes in the tables), routes "
+        "whose buffers can wait for each other for good (credit loops), and up ports with far more destinations "
+        "than others. Without tables, and with computed ones of a real fabric, the cables alone are judged.",
+        examples=EXAMPLES,
+    )
+    add_source(parser)
+    add_output(parser)
+    parser.set_defaults(sub_verb=run_check)
 
 
 def run_check(args: argparse.Namespace) -> int:
@@ -48,7 +43,4 @@ def run_check(args: argparse.Namespace) -> int:
         for record in check_records(routes) if routes is not None else cable_records(fabric):
             session.run.append(record)
     is_judged = routes is not None and tells_of_own_tables(routes)
-    status = session.conclude(specs[WITH_TABLES if is_judged else CABLES_ALONE])
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs[WITH_TABLES if is_judged else CABLES_ALONE])

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from assay.commands.fabric.source import (
     add_members,
-    add_output,
     add_source,
     read_members,
     read_source,
     start_session,
 )
-from assay.commands.options import add_option, count
+from assay.commands.options import add_option, add_output, count
 from assay.commands.parser import Example
 from assay.commands.specifications import specifications
+from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
 from assay.fabric import schedules
 from assay.measure.fabric import conflict_records, describe_picture
-
-if TYPE_CHECKING:
-    from assay.commands.fabric import Verbs
 
 MATCHINGS = 100  # random matchings of hosts, over which the effective bisection bandwidth is averaged
 MAX_MATCHINGS = 100_000
@@ -35,31 +31,28 @@ EXAMPLES = [
 ]
 
 
-class Conflicts:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "conflicts",
-            help="flows of an all-to-all schedule that share links, step by step",
-            description="For each step of a schedule, the directed links between switches that carry more than one "
-            "flow, and the pairs that share them. A link with n flows has n - 1 conflicts. 'rounds' is the time in "
-            "lockstep, in units of a step without conflicts. Nothing is sent: the forwarding tables are followed.",
-            examples=EXAMPLES,
-        )
-        add_source(parser)
-        add_members(parser)
-        add_option(parser, "--schedule", "default: shift")
-        add_option(parser, "--schedule-file")
-        parser.add_argument(
-            "--matchings",
-            type=count,
-            default=MATCHINGS,
-            metavar="N",
-            help=f"random matchings for the effective bisection bandwidth (default: {MATCHINGS})",
-        )
-        add_output(parser)
-        parser.set_defaults(fabric_verb=run_conflicts)
+def prepare_conflicts(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "conflicts",
+        help="flows of an all-to-all schedule that share links, step by step",
+        description="For each step of a schedule, the directed links between switches that carry more than one "
+        "flow, and the pairs that share them. A link with n flows has n - 1 conflicts. 'rounds' is the time in "
+        "lockstep, in units of a step without conflicts. Nothing is sent: the forwarding tables are followed.",
+        examples=EXAMPLES,
+    )
+    add_source(parser)
+    add_members(parser)
+    add_option(parser, "--schedule", "default: shift")
+    add_option(parser, "--schedule-file")
+    parser.add_argument(
+        "--matchings",
+        type=count,
+        default=MATCHINGS,
+        metavar="N",
+        help=f"random matchings for the effective bisection bandwidth (default: {MATCHINGS})",
+    )
+    add_output(parser)
+    parser.set_defaults(sub_verb=run_conflicts)
 
 
 def run_conflicts(args: argparse.Namespace) -> int:
@@ -86,7 +79,4 @@ def run_conflicts(args: argparse.Namespace) -> int:
     with session.interruptible():
         for record in conflict_stream:
             session.run.append(record)
-    status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs)

@@ -6,7 +6,6 @@ import argparse
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,13 +13,11 @@ from assay.commands.fabric.files import refuse_existing, write_files
 from assay.commands.fabric.source import add_source, read_source
 from assay.commands.options import argument_type
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, UserError
 from assay.fabric.platform import Floats, own_rates, platform_text
 from assay.fabric.topology import Fabric
 from assay.records.units import format_quantity, parse_in
-
-if TYPE_CHECKING:
-    from assay.commands.fabric import Verbs
 
 RATE = 12.5e9  # B/s: EDR and Omni-Path, 100 Gbit/s; of cables whose rate is not known
 EXAMPLES = [
@@ -36,26 +33,23 @@ EXAMPLES = [
 ]
 
 
-class Platform:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "platform",
-            help="a SimGrid platform with the fabric's cables and routes",
-            description="Writes a platform for 'assay simulate' and SimGrid: a link for each direction of each cable, "
-            "and the route of each pair of hosts, so that flows that share a cable share its rate.",
-            examples=EXAMPLES,
-        )
-        add_source(parser)
-        parser.add_argument(
-            "--rate",
-            type=argument_type(_rate, "give a rate, such as 12.5GB/s"),
-            metavar="RATE",
-            help="of every cable (default: each cable's own; 12.5GB/s where the source gives none)",
-        )
-        parser.add_argument("--platform", metavar="FILE", help="the platform file (default: standard output)")
-        parser.set_defaults(fabric_verb=run_platform)
+def prepare_platform(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "platform",
+        help="a SimGrid platform with the fabric's cables and routes",
+        description="Writes a platform for 'assay simulate' and SimGrid: a link for each direction of each cable, "
+        "and the route of each pair of hosts, so that flows that share a cable share its rate.",
+        examples=EXAMPLES,
+    )
+    add_source(parser)
+    parser.add_argument(
+        "--rate",
+        type=argument_type(_rate, "give a rate, such as 12.5GB/s"),
+        metavar="RATE",
+        help="of every cable (default: each cable's own; 12.5GB/s where the source gives none)",
+    )
+    parser.add_argument("--platform", metavar="FILE", help="the platform file (default: standard output)")
+    parser.set_defaults(sub_verb=run_platform)
 
 
 def _rate(text: str) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from assay.commands.fabric.files import refuse_existing, write_files
 from assay.commands.fabric.source import add_source, read_source
 from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS
 from assay.fabric import Fabric, ForwardingTables, Routes
 from assay.fabric.faults import unreachable_pairs
@@ -27,9 +27,6 @@ from assay.fabric.remedies.tables import (
     without_cables,
 )
 
-if TYPE_CHECKING:
-    from assay.commands.fabric import Verbs
-
 MAX_LMC = 3  # InfiniBand allows 7; more than 3 do not spread the load better, and use up LIDs of the subnet
 EXAMPLES = [
     Example("assay fabric repair --fat-tree radix=36,nodes=45 --avoid leaf0:19", "a model"),
@@ -41,40 +38,37 @@ EXAMPLES = [
 ]
 
 
-class Repair:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "repair",
-            help="forwarding tables that avoid cables and spread the load, for opensm to load",
-            description="Tables without the cables that are gone or to be avoided, in which no link carries more flows "
-            "of an all-to-all exchange than needed. Entries that still serve stay. Routes go up, then down, so there "
-            "is no credit loop; that, and that all hosts reach each other, is verified on the result. With --lmc, "
-            "hosts of a switch send to different LIDs of a destination, which spreads the load more evenly.",
-            notes="Load the file with: opensm -R file -U FILE; with --lmc N: opensm --lmc N -R file -U FILE, and\n"
-            "give each host its number from FILE.paths, such as UCX_IB_LID_PATH_BITS=1.",
-            examples=EXAMPLES,
-        )
-        add_source(parser)
-        parser.add_argument(
-            "--avoid",
-            action="append",
-            default=[],
-            metavar="SWITCH:PORT",
-            help="a cable between switches to leave out, by one end; repeatable",
-        )
-        parser.add_argument(
-            "--lmc",
-            type=int,
-            choices=range(MAX_LMC + 1),
-            default=0,
-            metavar="BITS",
-            help=f"2**BITS LIDs a host, 0 to {MAX_LMC}, each with a way of its own (default: 0)",
-        )
-        parser.add_argument("--lfts", type=Path, metavar="FILE", help="write the tables into this file")
-        add_option(parser, "--json")
-        parser.set_defaults(fabric_verb=run_repair)
+def prepare_repair(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "repair",
+        help="forwarding tables that avoid cables and spread the load, for opensm to load",
+        description="Tables without the cables that are gone or to be avoided, in which no link carries more flows "
+        "of an all-to-all exchange than needed. Entries that still serve stay. Routes go up, then down, so there "
+        "is no credit loop; that, and that all hosts reach each other, is verified on the result. With --lmc, "
+        "hosts of a switch send to different LIDs of a destination, which spreads the load more evenly.",
+        notes="Load the file with: opensm -R file -U FILE; with --lmc N: opensm --lmc N -R file -U FILE, and\n"
+        "give each host its number from FILE.paths, such as UCX_IB_LID_PATH_BITS=1.",
+        examples=EXAMPLES,
+    )
+    add_source(parser)
+    parser.add_argument(
+        "--avoid",
+        action="append",
+        default=[],
+        metavar="SWITCH:PORT",
+        help="a cable between switches to leave out, by one end; repeatable",
+    )
+    parser.add_argument(
+        "--lmc",
+        type=int,
+        choices=range(MAX_LMC + 1),
+        default=0,
+        metavar="BITS",
+        help=f"2**BITS LIDs a host, 0 to {MAX_LMC}, each with a way of its own (default: 0)",
+    )
+    parser.add_argument("--lfts", type=Path, metavar="FILE", help="write the tables into this file")
+    add_option(parser, "--json")
+    parser.set_defaults(sub_verb=run_repair)
 
 
 def run_repair(args: argparse.Namespace) -> int:

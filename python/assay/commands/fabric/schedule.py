@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from assay.commands.fabric.files import refuse_existing, write_files
 from assay.commands.fabric.source import add_members, add_source, read_members, read_source
 from assay.commands.options import add_option, duration
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, UserError
 from assay.fabric import Routes, schedules
 from assay.fabric.conflicts import analyse
@@ -23,9 +23,6 @@ from assay.fabric.remedies.counted import meets_each_pair_once
 from assay.fabric.remedies.exchange import Demand, conflict_free, demand_of, fits
 from assay.fabric.remedies.planner import write_links
 from assay.fabric.topology import Ints
-
-if TYPE_CHECKING:
-    from assay.commands.fabric import Verbs
 
 SEARCH_S = 60.0
 FILES = ("schedule.txt", "schedule.links.npz", "padded.txt", "slots", "rails", *placement.LAUNCHERS)
@@ -38,38 +35,35 @@ EXAMPLES = [
 ]
 
 
-class Schedule:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "schedule",
-            help="an all-to-all exchange without conflicts, and the order of ranks",
-            description="Compares a shift in the given order, a shift with the ranks ordered by slots of the leaf "
-            "switches, the same with empty slots, and an exchange that is planned on the routes: each pair meets once, "
-            "no link between switches carries two flows in a step. Where dead cables or several levels make that hard, "
-            "a search follows.",
-            notes="files of --into:\n"
-            "  schedule.txt, padded.txt   for 'assay fabric conflicts --schedule-file FILE --order DIR/slurm'\n"
-            "  schedule.links.npz         what 'assay eb' plans anew with when ranks are lost\n"
-            "  slots                      for --order: the hosts with the empty slots\n"
-            "  openmpi, mpich, slurm      the hosts by rank: rankfile, host file, SLURM_HOSTFILE\n"
-            "  rails                      where hosts have several ports: the port of each rank, for --order",
-            examples=EXAMPLES,
-        )
-        add_source(parser)
-        add_members(parser)
-        parser.add_argument("--into", type=Path, metavar="DIR", help="where the new files go")
-        parser.add_argument(
-            "--search",
-            type=duration,
-            default=SEARCH_S,
-            metavar="DURATION",
-            help="how long to look for fewer steps where the first plan needs more than the least possible "
-            f"(default: {SEARCH_S:.0f}s)",
-        )
-        add_option(parser, "--json")
-        parser.set_defaults(fabric_verb=run_schedule)
+def prepare_schedule(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "schedule",
+        help="an all-to-all exchange without conflicts, and the order of ranks",
+        description="Compares a shift in the given order, a shift with the ranks ordered by slots of the leaf "
+        "switches, the same with empty slots, and an exchange that is planned on the routes: each pair meets once, "
+        "no link between switches carries two flows in a step. Where dead cables or several levels make that hard, "
+        "a search follows.",
+        notes="files of --into:\n"
+        "  schedule.txt, padded.txt   for 'assay fabric conflicts --schedule-file FILE --order DIR/slurm'\n"
+        "  schedule.links.npz         what 'assay eb' plans anew with when ranks are lost\n"
+        "  slots                      for --order: the hosts with the empty slots\n"
+        "  openmpi, mpich, slurm      the hosts by rank: rankfile, host file, SLURM_HOSTFILE\n"
+        "  rails                      where hosts have several ports: the port of each rank, for --order",
+        examples=EXAMPLES,
+    )
+    add_source(parser)
+    add_members(parser)
+    parser.add_argument("--into", type=Path, metavar="DIR", help="where the new files go")
+    parser.add_argument(
+        "--search",
+        type=duration,
+        default=SEARCH_S,
+        metavar="DURATION",
+        help="how long to look for fewer steps where the first plan needs more than the least possible "
+        f"(default: {SEARCH_S:.0f}s)",
+    )
+    add_option(parser, "--json")
+    parser.set_defaults(sub_verb=run_schedule)
 
 
 def run_schedule(args: argparse.Namespace) -> int:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from assay.commands.fabric.files import write_files
 from assay.commands.fabric.source import add_cables, read_cables
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_FAIL, EXIT_PASS, UserError
 from assay.fabric import Fabric
 from assay.fabric.remedies.slurm import comments, ports_left_out, topology_conf, topology_yaml, tree_of
 from assay.fabric.remedies.slurm_files import read_topology
 from assay.fabric.remedies.slurm_verify import differences, require_agreement
-
-if TYPE_CHECKING:
-    from assay.commands.fabric import Verbs
 
 EXAMPLES = [
     Example("assay fabric slurm --fat-tree radix=36,nodes=45", "topology.conf on standard output"),
@@ -25,22 +22,19 @@ EXAMPLES = [
 ]
 
 
-class Slurm:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "slurm",
-            help="topology.conf and topology.yaml of Slurm, or a given one verified",
-            description="Writes the fabric as the tree that Slurm's topology/tree wants: each leaf switch with its "
-            "hosts, and a switch for each part of the fabric that is joined above. --verify prints a line for each "
-            "difference between a given file and the fabric, and exits with 1 if there is one.",
-            examples=EXAMPLES,
-        )
-        add_cables(parser)
-        parser.add_argument("--into", type=Path, metavar="DIR", help="where the new files go")
-        parser.add_argument("--verify", type=Path, metavar="FILE", help="topology.conf or .yaml to verify")
-        parser.set_defaults(fabric_verb=run_slurm)
+def prepare_slurm(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "slurm",
+        help="topology.conf and topology.yaml of Slurm, or a given one verified",
+        description="Writes the fabric as the tree that Slurm's topology/tree wants: each leaf switch with its "
+        "hosts, and a switch for each part of the fabric that is joined above. --verify prints a line for each "
+        "difference between a given file and the fabric, and exits with 1 if there is one.",
+        examples=EXAMPLES,
+    )
+    add_cables(parser)
+    parser.add_argument("--into", type=Path, metavar="DIR", help="where the new files go")
+    parser.add_argument("--verify", type=Path, metavar="FILE", help="topology.conf or .yaml to verify")
+    parser.set_defaults(sub_verb=run_slurm)
 
 
 def run_slurm(args: argparse.Namespace) -> int:

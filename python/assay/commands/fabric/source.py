@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from assay.commands.options import Group, add_option, add_output, open_run
+from assay.commands.options import Group, add_option
 from assay.commands.parser import Parser
+from assay.commands.session import open_session
 from assay.errors import UserError
 from assay.fabric import Fabric, Routes, synthetic, tables
 from assay.fabric.read import files_of, read_fabric, read_order, read_tables
@@ -196,31 +197,8 @@ def start_session(
     part, by rank; default: all of hosts."""
     if args.resumed is not None:
         raise UserError(f"{args.resumed}: a fabric is analysed in one go", "start the command again")
-    run = open_run(verb, args)
     ports = np.flatnonzero(fabric.is_host) if members is None else members[members >= 0]
-    run.info.hosts = [fabric.host_names[port] for port in ports]
-    run.info.options = {
-        name: str(value) for name in OPTIONS if (value := getattr(args, name, None)) is not None
-    }
-    run.save()
-    run.append(describe_fabric(fabric, routes))
-    return Session(run, verbose=args.verbose, quiet=args.json)
-
-
-__all__ = [
-    "add_cables",
-    "add_members",
-    "add_output",
-    "add_rail",
-    "add_routes",
-    "add_source",
-    "is_named",
-    "options_of_source",
-    "rail_of",
-    "read_cables",
-    "read_fabric_and_tables",
-    "read_members",
-    "read_source",
-    "source_of_run",
-    "start_session",
-]
+    options = {name: str(value) for name in OPTIONS if (value := getattr(args, name, None)) is not None}
+    session = open_session(verb, args, [fabric.host_names[port] for port in ports], options)
+    session.run.append(describe_fabric(fabric, routes))
+    return session

@@ -5,33 +5,28 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol, TypeAlias
 
-from assay.commands.heap.attach import Attach
+from assay.commands.heap.attach import prepare_attach
 from assay.commands.heap.diff import DIFF
 from assay.commands.heap.export import EXPORT
-from assay.commands.heap.importing import Import
-from assay.commands.heap.record import Record
-from assay.commands.heap.show import Show
+from assay.commands.heap.importing import prepare_import
+from assay.commands.heap.record import prepare_record
+from assay.commands.heap.show import prepare_show
 from assay.commands.parser import Example, Parser, nearest
+from assay.commands.sub_verbs import VerbGroup
 from assay.errors import UserError
 
-# argparse has no public name for this type.
-Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
+SUB_VERBS = {
+    "record": prepare_record,
+    "attach": prepare_attach,
+    "show": prepare_show,
+    "diff": DIFF.prepare,
+    "export": EXPORT.prepare,
+    "import": prepare_import,
+}
 
 
-class SubVerb(Protocol):
-    """Like ``assay.cli.Command``, for ``assay heap``."""
-
-    name: str
-
-    def prepare(self, verbs: Verbs) -> None: ...
-
-
-SUB_VERBS: list[SubVerb] = [Record(), Attach(), Show(), DIFF, EXPORT, Import()]
-
-
-class Heap:
+class Heap(VerbGroup):
     """Memory profile of a program: every allocation, with its stack. Each free is recorded too, with thread and time.
     The program's output and exit status are unchanged; the profile goes to standard error and into the run. Without
     a command, 'record' is understood."""
@@ -44,35 +39,30 @@ class Heap:
         Example("assay heap show before", "show it again"),
         Example("assay heap export before collapsed --metric leaked", "for flamegraph.pl"),
     ]
+    sub_verbs = tuple(SUB_VERBS.values())
 
     def prepare_parser(self, parser: Parser) -> None:
         parser.usage = "%(prog)s [options] -- PROGRAM [ARGUMENT ...]  |  %(prog)s COMMAND [options]"
-        verbs = parser.add_subparsers(
-            title="commands", dest="heap_command", metavar="COMMAND", required=True, prog="assay heap"
-        )
-        for verb in SUB_VERBS:
-            verb.prepare(verbs)
-        parser.default_verb = verbs.choices[Record.name]
+        parser.default_verb = self.add_sub_verbs(parser).choices["record"]
 
     def run(self, args: argparse.Namespace) -> int:
         if args.program and args.heap_command != "record":
             raise UserError(f"'heap {args.heap_command}' takes no program", "leave out what comes after --")
-        status: int = args.heap_verb(args)
-        return status
+        return super().run(args)
 
     def complete(self, arguments: list[str]) -> list[str]:
         """The arguments, with 'record' inserted if they name no sub-verb. Raises UserError for a spelling of earlier
         versions, with the spelling to use."""
         if not arguments:
             raise UserError("heap: no program given", "one is required after --: assay heap -- ./program")
-        if arguments[0] in ("-h", "--help", *(verb.name for verb in SUB_VERBS)):
+        if arguments[0] in ("-h", "--help", *SUB_VERBS):
             return arguments
         options = arguments[: arguments.index("--")] if "--" in arguments else arguments
         if command := _command_for_old_spelling(options):
             raise UserError("heap: this is spelled otherwise now", f"assay heap {command}")
         if "--" in arguments or arguments[0].startswith("-"):
             return ["record", *arguments]
-        if suggestion := nearest(arguments[0], [verb.name for verb in SUB_VERBS]):
+        if suggestion := nearest(arguments[0], list(SUB_VERBS)):
             raise UserError(f"heap: unknown command '{arguments[0]}'{suggestion}")
         raise UserError(
             f"heap: unknown command '{arguments[0]}'",
@@ -90,6 +80,3 @@ def _command_for_old_spelling(options: Sequence[str]) -> str:
     if any(option == "--export" or option.startswith("--export=") for option in options):
         return f"export {runs[0] if runs else 'RUN'} FORMAT"
     return f"show {' '.join(options)}" if runs else ""
-
-
-__all__ = ["Heap"]

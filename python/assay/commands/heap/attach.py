@@ -3,43 +3,35 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from assay.commands.heap.recording import add_recording, read_recording
 from assay.commands.heap.runs import HEAP, fail_if_nothing_recorded
 from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, UserError
 from assay.measure.heap import FOLDER, conclude
 from assay.measure.heap_recorder import record_running
 from assay.records.units import format_quantity
 
-if TYPE_CHECKING:
-    from assay.commands.heap import Verbs
 
-
-class Attach:
-    """The sub-verb."""
-
-    name = "attach"
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            self.name,
-            help="record a process that runs already",
-            description="Records a running process until Ctrl-C, for a time, or to its end. Then it goes on without "
-            "hooks. It needs the process's owner and kernel.yama.ptrace_scope=0, or root.",
-            examples=[
-                Example("assay heap attach 4711", "until Ctrl-C", "a process"),
-                Example("assay heap attach 4711 --budget 30s", needs="a process"),
-                Example("assay heap attach 4711 --at-least 4KiB -o server", needs="a process"),
-            ],
-        )
-        parser.add_argument("pid", type=int, metavar="PID", help="the process")
-        add_option(parser, "-o --output")
-        add_option(parser, "--budget", "default: to its end")
-        add_recording(parser)
-        parser.set_defaults(heap_verb=attach)
+def prepare_attach(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "attach",
+        help="record a process that runs already",
+        description="Records a running process until Ctrl-C, for a time, or to its end. Then it goes on without "
+        "hooks. It needs the process's owner and kernel.yama.ptrace_scope=0, or root.",
+        examples=[
+            Example("assay heap attach 4711", "until Ctrl-C", "a process"),
+            Example("assay heap attach 4711 --budget 30s", needs="a process"),
+            Example("assay heap attach 4711 --at-least 4KiB -o server", needs="a process"),
+        ],
+    )
+    parser.add_argument("pid", type=int, metavar="PID", help="the process")
+    add_option(parser, "-o --output")
+    add_option(parser, "--budget", "default: to its end")
+    add_recording(parser)
+    parser.set_defaults(sub_verb=attach)
 
 
 def attach(args: argparse.Namespace) -> int:

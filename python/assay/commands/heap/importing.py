@@ -4,43 +4,33 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from assay.commands.heap.runs import HEAP
 from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.measure.heap import FOLDER, conclude, import_file
 from assay.profile.profiles import Profiles
 from assay.records.foreign import what_is
 
-if TYPE_CHECKING:
-    from assay.commands.heap import Verbs
 
-
-class Import:
-    """The sub-verb."""
-
-    name = "import"
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            self.name,
-            help="read a file of heaptrack",
-            description="Makes a run from a file of heaptrack. Lifetimes are then estimates; threads and call times "
-            "are unknown. Of a file without its end nothing is judged as never freed, and the exit code is 2.",
-            examples=[
-                Example("assay heap import heaptrack.solver.4711.zst", needs="a file"),
-                Example("assay heap import heaptrack.solver.4711.zst -o solver", needs="a file"),
-                Example("assay heap import heaptrack.solver.4711.zst --sources", needs="a file"),
-            ],
-        )
-        parser.add_argument("file", type=Path, metavar="FILE", help="heaptrack.PROGRAM.PID.zst, or .gz")
-        add_option(parser, "-o --output")
-        parser.add_argument(
-            "--sources", action="store_true", help="put this machine's source files into the report"
-        )
-        parser.set_defaults(heap_verb=import_profile)
+def prepare_import(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "import",
+        help="read a file of heaptrack",
+        description="Makes a run from a file of heaptrack. Lifetimes are then estimates; threads and call times "
+        "are unknown. Of a file without its end nothing is judged as never freed, and the exit code is 2.",
+        examples=[
+            Example("assay heap import heaptrack.solver.4711.zst", needs="a file"),
+            Example("assay heap import heaptrack.solver.4711.zst -o solver", needs="a file"),
+            Example("assay heap import heaptrack.solver.4711.zst --sources", needs="a file"),
+        ],
+    )
+    parser.add_argument("file", type=Path, metavar="FILE", help="heaptrack.PROGRAM.PID.zst, or .gz")
+    add_option(parser, "-o --output")
+    add_option(parser, "--sources")
+    parser.set_defaults(sub_verb=import_profile)
 
 
 def import_profile(args: argparse.Namespace) -> int:

@@ -6,12 +6,12 @@ import argparse
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from assay.commands.heap.recording import add_ranks, add_recording, read_recording
 from assay.commands.heap.runs import HEAP
 from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
 from assay.measure.heap import FOLDER, conclude, traces
 from assay.measure.heap_recorder import check_program, record_program
@@ -20,37 +20,27 @@ from assay.profile.heap import HeapProfile
 from assay.records.run import as_text
 from assay.records.units import format_quantity
 
-if TYPE_CHECKING:
-    from assay.commands.heap import Verbs
-
 PYTHON = re.compile(r"python[0-9.]*$")
 PYTHON_ARENA_BYTES = 1 << 20  # of CPython's allocator (Include/internal/pycore_obmalloc.h)
 
 
-class Record:
-    """The sub-verb."""
-
-    name = "record"
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            self.name,
-            help="run a program and record it (understood where no command is typed)",
-            description="Runs a program and records its allocations and frees, and those of the processes that it "
-            "starts. Its output and exit status are unchanged; the profile goes to standard error and into the run.",
-            usage="%(prog)s [options] -- PROGRAM [ARGUMENT ...]",
-            examples=[
-                Example("assay heap -o first -- python3 -c pass"),
-                Example(
-                    "assay heap record -o second --sample 64KiB -- python3 -c pass", "figures are estimates"
-                ),
-                Example("assay heap record --only-ranks 0,3 -- mpirun -n 4 ./solver", needs="a program"),
-            ],
-        )
-        add_option(parser, "-o --output")
-        add_recording(parser)
-        add_ranks(parser)
-        parser.set_defaults(heap_verb=record, program=[])
+def prepare_record(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "record",
+        help="run a program and record it (understood where no command is typed)",
+        description="Runs a program and records its allocations and frees, and those of the processes that it "
+        "starts. Its output and exit status are unchanged; the profile goes to standard error and into the run.",
+        usage="%(prog)s [options] -- PROGRAM [ARGUMENT ...]",
+        examples=[
+            Example("assay heap -o first -- python3 -c pass"),
+            Example("assay heap record -o second --sample 64KiB -- python3 -c pass", "figures are estimates"),
+            Example("assay heap record --only-ranks 0,3 -- mpirun -n 4 ./solver", needs="a program"),
+        ],
+    )
+    add_option(parser, "-o --output")
+    add_recording(parser)
+    add_ranks(parser)
+    parser.set_defaults(sub_verb=record, program=[])
 
 
 def record(args: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ HEAP: Profiler[HeapProfile] = Profiler(
 )
 
 
-def fail_if_nothing_recorded(session: Session, reason: str, fix: str = "") -> None:
+def fail_if_nothing_recorded(session: Session, reason: str) -> None:
     if not traces(session.run.path / FOLDER):
         session.run.finish("partial", "nothing was recorded")
-        raise UserError(reason, fix)
+        raise UserError(reason)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
 from assay.commands.heap.runs import HEAP
 from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS
 from assay.measure.kept_sources import keep_sources
 from assay.profile.heap import METRICS, HeapProfile
@@ -24,33 +24,23 @@ from assay.report.html import build_report
 from assay.report.sources import show_source_notices
 from assay.report.terminal import show_findings
 
-if TYPE_CHECKING:
-    from assay.commands.heap import Verbs
 
-
-class Show:
-    """The sub-verb."""
-
-    name = "show"
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            self.name,
-            help="show a recorded profile, and write its report again",
-            description="Shows the profile of a run, and writes its report again.",
-            examples=[
-                Example("assay heap show first", needs="a run"),
-                Example("assay heap show first --all", "every process", "a run"),
-                Example("assay heap show first --json", "totals and functions", "a run"),
-            ],
-        )
-        parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
-        parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
-        parser.add_argument(
-            "--sources", action="store_true", help="put this machine's source files into the report"
-        )
-        add_option(parser, "--json")
-        parser.set_defaults(heap_verb=show)
+def prepare_show(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "show",
+        help="show a recorded profile, and write its report again",
+        description="Shows the profile of a run, and writes its report again.",
+        examples=[
+            Example("assay heap show first", needs="a run"),
+            Example("assay heap show first --all", "every process", "a run"),
+            Example("assay heap show first --json", "totals and functions", "a run"),
+        ],
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
+    parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
+    add_option(parser, "--sources")
+    add_option(parser, "--json")
+    parser.set_defaults(sub_verb=show)
 
 
 def show(args: argparse.Namespace) -> int:

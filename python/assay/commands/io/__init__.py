@@ -2,43 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Protocol, TypeAlias
-
-from assay.commands.io.bench import Bench
-from assay.commands.io.device import Device
-from assay.commands.io.doctor import Doctor
-from assay.commands.io.drain import Drain
-from assay.commands.io.playground import Playground
-from assay.commands.io.recover import Recover
-from assay.commands.io.run import RunProgram
-from assay.commands.io.stores import Drop, Stores
-from assay.commands.parser import Example, Parser
-
-# argparse has no public name for this type.
-Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
+from assay.commands.io.bench import prepare_bench
+from assay.commands.io.device import prepare_device
+from assay.commands.io.doctor import prepare_doctor
+from assay.commands.io.drain import prepare_drain
+from assay.commands.io.playground import prepare_playground
+from assay.commands.io.recover import prepare_recover
+from assay.commands.io.run import prepare_run
+from assay.commands.io.stores import prepare_drop, prepare_stores
+from assay.commands.parser import Example
+from assay.commands.sub_verbs import VerbGroup
 
 
-class SubVerb(Protocol):
-    """Like ``assay.cli.Command``, for ``assay io``."""
-
-    def prepare(self, verbs: Verbs) -> None: ...
-
-
-SUB_VERBS: list[SubVerb] = [
-    RunProgram(),
-    Bench(),
-    Device(),
-    Playground(),
-    Doctor(),
-    Stores(),
-    Drain(),
-    Recover(),
-    Drop(),
-]
-
-
-class Io:
+class Io(VerbGroup):
     """Measure and accelerate parallel I/O, and a node's own storage. Benchmarks are IOR, reaction-diffusion (RDBench)
     and HDF5 (h5bench), stock and accelerated."""
 
@@ -49,15 +25,14 @@ class Io:
         Example("assay io bench ior", "transfer sizes, with and without the accelerator", "minutes"),
         Example("assay io doctor", "what the accelerator can use on this node"),
     ]
-
-    def prepare_parser(self, parser: Parser) -> None:
-        verbs = parser.add_subparsers(title="commands", dest="io_command", metavar="COMMAND", required=True)
-        for verb in SUB_VERBS:
-            verb.prepare(verbs)
-
-    def run(self, args: argparse.Namespace) -> int:
-        status: int = args.io_verb(args)
-        return status
-
-
-__all__ = ["Io"]
+    sub_verbs = (
+        prepare_run,
+        prepare_bench,
+        prepare_device,
+        prepare_playground,
+        prepare_doctor,
+        prepare_stores,
+        prepare_drain,
+        prepare_recover,
+        prepare_drop,
+    )

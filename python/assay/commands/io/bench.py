@@ -7,13 +7,14 @@ import os
 import shutil
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from assay.commands.io.h5bench import h5bench_file
 from assay.commands.io.originals import ORIGINALS
-from assay.commands.options import add_option, add_output, argument_type, check_ranks_here, count, open_run
+from assay.commands.options import add_option, add_output, argument_type, check_ranks_here, count
 from assay.commands.parser import Example, Parser
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
+from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
 from assay.lab import Lab
 from assay.launch.accelerator import library
@@ -40,9 +41,6 @@ from assay.records.units import format_quantity
 from assay.report.h5bench import write_h5bench_csv
 from assay.report.ior import write_ior_json
 from assay.report.rdbench import write_rdbench_json
-
-if TYPE_CHECKING:
-    from assay.commands.io import Verbs
 
 MIB = 1 << 20  # B, a block of IOR that is not told
 MEASUREMENTS = {"ior": IOR, "reaction-diffusion": SOLVER, "hdf5": HDF5, "metadata": METADATA}
@@ -87,29 +85,27 @@ def _counts(text: str) -> list[int]:
     return sorted({count(part) for part in text.split(",")})
 
 
-class Bench:
+def prepare_bench(verbs: Verbs) -> None:
     """The sub-verb, with a sub-verb for each benchmark."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "bench",
-            help="benchmarks of parallel I/O, with and without the accelerator",
-            description="Benchmarks of parallel I/O, stock and accelerated side by side in one run.",
-            examples=[example for examples in EXAMPLES.values() for example in examples[:1]],
+    parser = verbs.add_parser(
+        "bench",
+        help="benchmarks of parallel I/O, with and without the accelerator",
+        description="Benchmarks of parallel I/O, stock and accelerated side by side in one run.",
+        examples=[example for examples in EXAMPLES.values() for example in examples[:1]],
+    )
+    benchmarks = parser.add_subparsers(
+        title="benchmarks", dest="benchmark", metavar="BENCHMARK", required=True
+    )
+    for name, summary in SUMMARIES.items():
+        benchmark = benchmarks.add_parser(
+            name,
+            help=summary[0].lower() + summary[1:],
+            description=f"{summary}.",
+            notes=ORIGINALS[name][1],
+            examples=EXAMPLES[name],
         )
-        benchmarks = parser.add_subparsers(
-            title="benchmarks", dest="benchmark", metavar="BENCHMARK", required=True
-        )
-        for name, summary in SUMMARIES.items():
-            benchmark = benchmarks.add_parser(
-                name,
-                help=summary[0].lower() + summary[1:],
-                description=f"{summary}.",
-                notes=ORIGINALS[name][1],
-                examples=EXAMPLES[name],
-            )
-            _add_options(benchmark, name)
-            benchmark.set_defaults(io_verb=run_bench, takes_unknown=True)
+        _add_options(benchmark, name)
+        benchmark.set_defaults(sub_verb=run_bench, takes_unknown=True)
 
 
 def _add_options(parser: Parser, name: str) -> None:
@@ -169,23 +165,18 @@ def run_bench(args: argparse.Namespace) -> int:
     specs = specifications(args, "io" if _reads_back(request) else "io-unverified")
     check_hosts(request.site, request.hosts)
     _check_space(request, args.folder)
-    run = open_run(f"io-{args.benchmark}", args)
-    run.info.hosts = request.hosts
-    run.info.options = {"mpi": request.launcher.name, "variants": list(request.variants), **request.params}
+    options = {"mpi": request.launcher.name, "variants": list(request.variants), **request.params}
     if until := args.until or os.environ.get("ASSAY_IO_UNTIL"):
-        run.info.options["until"] = until
-    run.save()
-    session = Session(run, verbose=args.verbose, quiet=args.json)
+        options["until"] = until
+    session = open_session(f"io-{args.benchmark}", args, request.hosts, options)
     session.err.print(_summary(request))
     if request.variants == [STOCK] and not args.stock:
         waive(session, request.launcher, SPEEDUP_DESCRIBED, _no_accelerator_reason(request.launcher.flavour))
     with session.interruptible():
-        measure(session, request, args.folder or run.path)
+        measure(session, request, args.folder or session.run.path)
     compare(session, request.measurement)
     status = session.conclude(specs)
-    _write_original_formats(args, run)
-    if args.json:
-        session.print_json()
+    _write_original_formats(args, session.run)
     return status
 
 

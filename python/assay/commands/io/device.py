@@ -7,11 +7,12 @@ import os
 import socket
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from assay.commands.options import add_option, add_output, open_run, size
+from assay.commands.options import add_option, add_output, size
 from assay.commands.parser import Example
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
+from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
 from assay.lab import Lab
 from assay.launch.engines import describe, probe
@@ -19,12 +20,8 @@ from assay.launch.hosts import host_list
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.launch.reach import check_hosts
 from assay.measure.node import measure_node
-from assay.measure.session import Session
 from assay.records.schema import Scalar
 from assay.records.storage import DEVICE
-
-if TYPE_CHECKING:
-    from assay.commands.io import Verbs
 
 EXAMPLES = [
     Example("assay io device /dev/shm --budget 20ms --bytes 64MiB", "node-local memory"),
@@ -33,39 +30,36 @@ EXAMPLES = [
 ]
 
 
-class Device:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "device",
-            help="bandwidth of a node's own storage, over threads and transfer sizes",
-            description="Bandwidth of a node's own storage over threads and transfer sizes, write and read, sequential "
-            "and random: of a folder (with a temporary file), a file, or a /dev/dax device.",
-            examples=EXAMPLES,
-        )
-        parser.add_argument("path", metavar="PATH", help="a folder, a file, or /dev/dax*")
-        add_option(parser, "-w --hosts", "one after the other; default: this machine")
-        add_option(parser, "--lab")
-        add_option(parser, "--threads", "default: 1, 2, 4 ... to all cores")
-        add_option(parser, "--sizes", "transfers; default: 4k,32k,256k,1m,4m")
-        add_option(parser, "--op", "write, read; default: both")
-        parser.add_argument("--pattern", metavar="LIST", help="sequential, random (default: both)")
-        parser.add_argument(
-            "--method",
-            metavar="LIST",
-            help="call, direct (O_DIRECT), mmap, stream (non-temporal stores); default: all",
-        )
-        parser.add_argument(
-            "--bytes", type=size, metavar="SIZE", help="size of the file to work on (default: 256MiB)"
-        )
-        add_option(parser, "--budget", "each point; default: 0.2s")
-        add_option(parser, "--repeats", "of each point; default: 3")
-        parser.add_argument(
-            "--overwrite", action="store_true", help="allow overwriting an existing file or a device"
-        )
-        add_output(parser)
-        parser.set_defaults(io_verb=run_device)
+def prepare_device(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "device",
+        help="bandwidth of a node's own storage, over threads and transfer sizes",
+        description="Bandwidth of a node's own storage over threads and transfer sizes, write and read, sequential "
+        "and random: of a folder (with a temporary file), a file, or a /dev/dax device.",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("path", metavar="PATH", help="a folder, a file, or /dev/dax*")
+    add_option(parser, "-w --hosts", "one after the other; default: this machine")
+    add_option(parser, "--lab")
+    add_option(parser, "--threads", "default: 1, 2, 4 ... to all cores")
+    add_option(parser, "--sizes", "transfers; default: 4k,32k,256k,1m,4m")
+    add_option(parser, "--op", "write, read; default: both")
+    parser.add_argument("--pattern", metavar="LIST", help="sequential, random (default: both)")
+    parser.add_argument(
+        "--method",
+        metavar="LIST",
+        help="call, direct (O_DIRECT), mmap, stream (non-temporal stores); default: all",
+    )
+    parser.add_argument(
+        "--bytes", type=size, metavar="SIZE", help="size of the file to work on (default: 256MiB)"
+    )
+    add_option(parser, "--budget", "each point; default: 0.2s")
+    add_option(parser, "--repeats", "of each point; default: 3")
+    parser.add_argument(
+        "--overwrite", action="store_true", help="allow overwriting an existing file or a device"
+    )
+    add_output(parser)
+    parser.set_defaults(sub_verb=run_device)
 
 
 def run_device(args: argparse.Namespace) -> int:
@@ -74,17 +68,10 @@ def run_device(args: argparse.Namespace) -> int:
     describe(probe()).find(DEVICE).check_bounds(params)
     specs = specifications(args, "io") if "write" in str(params.get("op", "write")) else specifications(args)
     check_hosts(site, hosts)
-    run = open_run("io-device", args)
-    run.info.hosts = hosts
-    run.info.options = dict(params)
-    run.save()
-    session = Session(run, verbose=args.verbose, quiet=args.json)
+    session = open_session("io-device", args, hosts, dict(params))
     with session.interruptible():
         measure_node(session, DEVICE, site, hosts, None, params)
-    status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs)
 
 
 def _site_and_hosts(args: argparse.Namespace) -> tuple[Site, list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import socket
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
@@ -12,6 +11,7 @@ from rich.table import Table
 from assay.commands.io.stores import summary
 from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError, rebuild
 from assay.launch.accelerator import library
 from assay.launch.backends import Backend, backends
@@ -20,9 +20,6 @@ from assay.launch.stores import StoreContents, UnreadableStore, find_stores, lis
 from assay.records.text import json_line
 from assay.records.units import format_quantity
 from assay.report.console import console
-
-if TYPE_CHECKING:
-    from assay.commands.io import Verbs
 
 EXAMPLES = [
     Example("assay io doctor"),
@@ -37,19 +34,16 @@ KIND_NAMES = {
 }
 
 
-class Doctor:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "doctor",
-            help="what the accelerator can use on this node, and what prevents it",
-            description="Lists where a store can be on this node (persistent memory, memory, local file systems), "
-            "the MPIs that the accelerator is built for, and stores that jobs have left.",
-            examples=EXAMPLES,
-        )
-        add_option(parser, "--json")
-        parser.set_defaults(io_verb=run_doctor)
+def prepare_doctor(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "doctor",
+        help="what the accelerator can use on this node, and what prevents it",
+        description="Lists where a store can be on this node (persistent memory, memory, local file systems), "
+        "the MPIs that the accelerator is built for, and stores that jobs have left.",
+        examples=EXAMPLES,
+    )
+    add_option(parser, "--json")
+    parser.set_defaults(sub_verb=run_doctor)
 
 
 def run_doctor(args: argparse.Namespace) -> int:

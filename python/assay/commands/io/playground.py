@@ -6,13 +6,14 @@ import argparse
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from assay.commands.io.bench import measure
 from assay.commands.io.originals import ORIGINALS
-from assay.commands.options import add_option, add_output, open_run
+from assay.commands.options import add_option, add_output
 from assay.commands.parser import Example
+from assay.commands.session import open_session
 from assay.commands.specifications import specifications
+from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
 from assay.lab import Lab, take_down
 from assay.launch.accelerator import library
@@ -23,9 +24,6 @@ from assay.measure.session import Session
 from assay.measure.storage import StorageRequest, compare, waive, waived_reason
 from assay.records.schema import Scalar
 from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, STOCK
-
-if TYPE_CHECKING:
-    from assay.commands.io import Verbs
 
 MPIS = ("openmpi", "mpich-wheel")  # MPIs that use the network between lab hosts
 IOR_PARAMS: dict[str, Scalar] = {
@@ -43,21 +41,18 @@ EXAMPLES = [
 ]
 
 
-class Playground:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "playground",
-            help="run the three benchmarks on a virtual cluster",
-            description=DESCRIPTION,
-            examples=EXAMPLES,
-        )
-        add_option(parser, "--nodes", "default: 4", default=4)
-        add_option(parser, "--mpi", "default: openmpi and mpich-wheel")
-        add_option(parser, "--repeats", "turns of each variant; default: 2", default=2)
-        add_output(parser)
-        parser.set_defaults(io_verb=run_playground)
+def prepare_playground(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "playground",
+        help="run the three benchmarks on a virtual cluster",
+        description=DESCRIPTION,
+        examples=EXAMPLES,
+    )
+    add_option(parser, "--nodes", "default: 4", default=4)
+    add_option(parser, "--mpi", "default: openmpi and mpich-wheel")
+    add_option(parser, "--repeats", "turns of each variant; default: 2", default=2)
+    add_output(parser)
+    parser.set_defaults(sub_verb=run_playground)
 
 
 def run_playground(args: argparse.Namespace) -> int:
@@ -68,16 +63,12 @@ def run_playground(args: argparse.Namespace) -> int:
         )
     launchers = _launchers([args.mpi] if args.mpi else MPIS)
     specs = specifications(args, "io")
-    run = open_run("io-playground", args)
-    session = Session(run, verbose=args.verbose, quiet=args.json)
+    session = open_session("io-playground", args)
     with session.interruptible(), _lab(args.nodes) as lab:
         _run_all(session, launchers, lab, args.repeats)
     for measurement in (IOR, SOLVER, HDF5):
         compare(session, measurement)
-    status = session.conclude(specs)
-    if args.json:
-        session.print_json()
-    return status
+    return session.conclude(specs)
 
 
 def _run_all(session: Session, launchers: list[Launcher], lab: Lab, rounds: int) -> None:

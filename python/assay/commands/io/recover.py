@@ -9,17 +9,14 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from assay.commands.options import add_option
-from assay.commands.parser import Example
+from assay.commands.parser import Example, Parser
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.launch.stores import RecoveredStore, UndrainedFile, find_stores, read_store, recover_store
 from assay.records.text import json_line, name_text, one_line
 from assay.records.units import format_quantity
-
-if TYPE_CHECKING:
-    from assay.commands.io import Verbs
 
 REASONS = {  # why a file's data are not written, by ``UndrainedFile.condition``
     "ready": "not written yet",
@@ -36,29 +33,24 @@ FIXES = {
 }
 
 
-class Recover:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "recover",
-            help="write what an aborted job has left in this node's stores into the file system",
-            description="Writes what an aborted job has left in this node's stores into the file system, then removes "
-            "them. What cannot be written stays in its store, and the exit code is 2. Only the owner of a store can "
-            "recover it. Stores in use are skipped. The command may be killed at any time: run it again.",
-            examples=[
-                Example("assay io recover", needs="stores"),
-                Example("assay io recover /dev/dax0.0", needs="persistent memory"),
-                Example('pdsh -w "n[1-64]" assay io recover', "every node of a job", "a cluster"),
-            ],
-        )
-        parser.add_argument(
-            "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
-        )
-        parser.add_argument("--force", action="store_true", help="also write files that were changed since")
-        add_option(parser, "--discard", "what cannot be written, with its store")
-        add_option(parser, "--json", "one object per line")
-        parser.set_defaults(io_verb=run_recover)
+def prepare_recover(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "recover",
+        help="write what an aborted job has left in this node's stores into the file system",
+        description="Writes what an aborted job has left in this node's stores into the file system, then removes "
+        "them. What cannot be written stays in its store, and the exit code is 2. Only the owner of a store can "
+        "recover it. Stores in use are skipped. The command may be killed at any time: run it again.",
+        examples=[
+            Example("assay io recover", needs="stores"),
+            Example("assay io recover /dev/dax0.0", needs="persistent memory"),
+            Example('pdsh -w "n[1-64]" assay io recover', "every node of a job", "a cluster"),
+        ],
+    )
+    add_stores(parser)
+    parser.add_argument("--force", action="store_true", help="also write files that were changed since")
+    add_option(parser, "--discard", "what cannot be written, with its store")
+    add_option(parser, "--json", "one object per line")
+    parser.set_defaults(sub_verb=run_recover)
 
 
 def run_recover(args: argparse.Namespace) -> int:
@@ -79,6 +71,12 @@ def run_recover(args: argparse.Namespace) -> int:
         return recover_and_show(store, force=args.force, discard=args.discard, as_json=args.json)
 
     return for_each_store(args.stores, recover)
+
+
+def add_stores(parser: Parser) -> None:
+    parser.add_argument(
+        "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
+    )
 
 
 def for_each_store(paths: list[str], act: Callable[[str], int]) -> int:

@@ -11,11 +11,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from assay.commands.io.recover import kept_line
 from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_UNUSABLE, UserError
 from assay.launch.accelerator import environment
 from assay.launch.engines import flavours
@@ -32,9 +32,6 @@ from assay.launch.stores import (
 )
 from assay.records.text import name_text
 from assay.records.units import format_quantity
-
-if TYPE_CHECKING:
-    from assay.commands.io import Verbs
 
 EXAMPLES = [
     Example("assay io run -- mpirun -n 64 ./app", needs="a program"),
@@ -54,37 +51,34 @@ when ranks see each other's writes (--consistency):
 """
 
 
-class RunProgram:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "run",
-            help="run an MPI program with its parallel I/O in node-local memory",
-            description="Runs an unmodified MPI program. What it writes through MPI-IO goes into its node's memory, "
-            "is read from there by all ranks, and is in the file system when the file is closed. The "
-            "program's output and exit status are unchanged.",
-            usage="%(prog)s [options] -- mpirun ... PROGRAM [ARGUMENT ...]",
-            notes=NOTES,
-            examples=EXAMPLES,
-        )
-        parser.add_argument("program", nargs="*", metavar="PROGRAM", help="the command line, after --")
-        add_option(parser, "--store", f"default: {DEFAULT_STORE}")
-        add_option(parser, "--store-size", "default: a share of the memory")
-        parser.add_argument(
-            "--files", action="append", default=[], metavar="GLOB",
-            help="accelerate only these files; !GLOB excludes; may be repeated (default: all)",
-        )  # fmt: skip
-        add_option(parser, "--consistency")
-        add_option(parser, "--until")
-        parser.add_argument(
-            "--keep",
-            metavar="NAME",
-            help="keep the stores under this name: the next job with --keep NAME reads from them what this one wrote",
-        )
-        parser.add_argument("--require", action="store_true", help="fail if acceleration is not possible")
-        add_option(parser, "--mpi", "the program's; default: the launcher's")
-        parser.set_defaults(io_verb=run_program)
+def prepare_run(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "run",
+        help="run an MPI program with its parallel I/O in node-local memory",
+        description="Runs an unmodified MPI program. What it writes through MPI-IO goes into its node's memory, "
+        "is read from there by all ranks, and is in the file system when the file is closed. The "
+        "program's output and exit status are unchanged.",
+        usage="%(prog)s [options] -- mpirun ... PROGRAM [ARGUMENT ...]",
+        notes=NOTES,
+        examples=EXAMPLES,
+    )
+    parser.add_argument("program", nargs="*", metavar="PROGRAM", help="the command line, after --")
+    add_option(parser, "--store", f"default: {DEFAULT_STORE}")
+    add_option(parser, "--store-size", "default: a share of the memory")
+    parser.add_argument(
+        "--files", action="append", default=[], metavar="GLOB",
+        help="accelerate only these files; !GLOB excludes; may be repeated (default: all)",
+    )  # fmt: skip
+    add_option(parser, "--consistency")
+    add_option(parser, "--until")
+    parser.add_argument(
+        "--keep",
+        metavar="NAME",
+        help="keep the stores under this name: the next job with --keep NAME reads from them what this one wrote",
+    )
+    parser.add_argument("--require", action="store_true", help="fail if acceleration is not possible")
+    add_option(parser, "--mpi", "the program's; default: the launcher's")
+    parser.set_defaults(sub_verb=run_program)
 
 
 def run_program(args: argparse.Namespace) -> int:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from assay.commands.io.recover import for_each_store, show_files
+from assay.commands.io.recover import add_stores, for_each_store, show_files
 from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, UserError
 from assay.launch.stores import (
     StoreContents,
@@ -20,9 +20,6 @@ from assay.launch.stores import (
 from assay.records.text import json_line, name_text
 from assay.records.units import format_quantity
 
-if TYPE_CHECKING:
-    from assay.commands.io import Verbs
-
 STATES = """\
 states:
   running    a job has the store open
@@ -33,26 +30,21 @@ states:
 """
 
 
-class Stores:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "stores",
-            help="list this node's stores: state, size, owner, and what is not in the file system yet",
-            description="Lists the stores of this node, and what of them is not in the file system yet.",
-            notes=STATES,
-            examples=[
-                Example("assay io stores"),
-                Example("assay io stores --json"),
-                Example('pdsh -w "n[1-64]" assay io stores', "every node of a job", "a cluster"),
-            ],
-        )
-        parser.add_argument(
-            "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
-        )
-        add_option(parser, "--json", "one object per line")
-        parser.set_defaults(io_verb=run_stores)
+def prepare_stores(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "stores",
+        help="list this node's stores: state, size, owner, and what is not in the file system yet",
+        description="Lists the stores of this node, and what of them is not in the file system yet.",
+        notes=STATES,
+        examples=[
+            Example("assay io stores"),
+            Example("assay io stores --json"),
+            Example('pdsh -w "n[1-64]" assay io stores', "every node of a job", "a cluster"),
+        ],
+    )
+    add_stores(parser)
+    add_option(parser, "--json", "one object per line")
+    parser.set_defaults(sub_verb=run_stores)
 
 
 def run_stores(args: argparse.Namespace) -> int:
@@ -85,26 +77,21 @@ def summary(contents: StoreContents | UnreadableStore) -> str:
     )
 
 
-class Drop:
-    """The sub-verb."""
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            "drop",
-            help="remove kept stores",
-            description="Removes stores by name or path. Stores in use are refused, and so are stores with data that "
-            "the file system lacks, unless --discard is given.",
-            examples=[
-                Example("assay io drop checkpoint", needs="a kept store"),
-                Example("assay io drop /dev/dax0.0", needs="persistent memory"),
-                Example('pdsh -w "n[1-64]" assay io drop checkpoint', "every node of a job", "a cluster"),
-            ],
-        )
-        parser.add_argument(
-            "stores", nargs="+", metavar="NAME", help="names of kept stores, or paths of stores"
-        )
-        add_option(parser, "--discard")
-        parser.set_defaults(io_verb=run_drop)
+def prepare_drop(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "drop",
+        help="remove kept stores",
+        description="Removes stores by name or path. Stores in use are refused, and so are stores with data that "
+        "the file system lacks, unless --discard is given.",
+        examples=[
+            Example("assay io drop checkpoint", needs="a kept store"),
+            Example("assay io drop /dev/dax0.0", needs="persistent memory"),
+            Example('pdsh -w "n[1-64]" assay io drop checkpoint', "every node of a job", "a cluster"),
+        ],
+    )
+    parser.add_argument("stores", nargs="+", metavar="NAME", help="names of kept stores, or paths of stores")
+    add_option(parser, "--discard")
+    parser.set_defaults(sub_verb=run_drop)
 
 
 def run_drop(args: argparse.Namespace) -> int:

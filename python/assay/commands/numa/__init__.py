@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-from typing import Protocol, TypeAlias
+from functools import partial
 
-from assay.commands.numa.compilers import Compiler
+from assay.commands.numa.compilers import COMPILERS, prepare_compiler
 from assay.commands.numa.diff import DIFF
 from assay.commands.numa.export import EXPORT
-from assay.commands.numa.predict import Predict
+from assay.commands.numa.predict import prepare_predict
 from assay.commands.numa.record import prepare_record, record
-from assay.commands.numa.show import Show
+from assay.commands.numa.show import prepare_show
 from assay.commands.parser import Example, Parser
-
-# argparse has no public name for this type.
-Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
+from assay.commands.sub_verbs import VerbGroup
 
 
-class SubVerb(Protocol):
-    """Like ``assay.cli.Command``, for ``assay numa``."""
-
-    def prepare(self, verbs: Verbs) -> None: ...
-
-
-SUB_VERBS: list[SubVerb] = [
-    Show(),
-    DIFF,
-    EXPORT,
-    Predict(),
-    Compiler("cc"),
-    Compiler("c++"),
-    Compiler("fortran"),
-]
-
-
-class Numa:
+class Numa(VerbGroup):
     """NUMA profile of a program: which node each page is on, and who uses it from afar. Page
     faults are watched and pages are looked up, with who touched them first, so that any program can be profiled at
     little cost; its output and exit status are unchanged."""
@@ -46,20 +26,16 @@ class Numa:
         Example("assay numa --emulate 2 -o placed -- python3 -c pass", "on two emulated nodes"),
         Example("assay numa show placed", "show it again"),
     ]
+    sub_verbs = (
+        prepare_show,
+        DIFF.prepare,
+        EXPORT.prepare,
+        prepare_predict,
+        *(partial(prepare_compiler, language) for language in COMPILERS),
+    )
 
     def prepare_parser(self, parser: Parser) -> None:
         parser.usage = "%(prog)s [options] -- PROGRAM [ARGUMENT ...]  |  %(prog)s COMMAND ..."
         prepare_record(parser)
-        parser.set_defaults(numa_verb=record)
-        verbs = parser.add_subparsers(
-            title="commands", dest="numa_command", metavar="COMMAND", required=False, prog="assay numa"
-        )
-        for verb in SUB_VERBS:
-            verb.prepare(verbs)
-
-    def run(self, args: argparse.Namespace) -> int:
-        status: int = args.numa_verb(args)
-        return status
-
-
-__all__ = ["Numa"]
+        parser.set_defaults(sub_verb=record)
+        self.add_sub_verbs(parser, required=False)

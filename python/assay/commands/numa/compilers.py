@@ -17,14 +17,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, SOURCE, UserError
 from assay.launch.engines import engines_folder
-
-if TYPE_CHECKING:
-    from assay.commands.numa import Verbs
 
 COMPILERS = {"cc": ("CC", "gcc"), "c++": ("CXX", "g++"), "fortran": ("FC", "gfortran")}
 GCC_OPTIONS = ["-g", "-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0"]
@@ -38,29 +35,23 @@ PASS = "assay-numa-pass.so"
 RUNTIME = "libassay-numa-exact.so"
 
 
-class Compiler:
-    """The sub-verb of a language."""
-
-    def __init__(self, language: str) -> None:
-        self.language = language
-
-    def prepare(self, verbs: Verbs) -> None:
-        variable, default = COMPILERS[self.language]
-        parser = verbs.add_parser(
-            self.language,
-            help=f"compile so that every access is counted (${variable} or {default})",
-            description=f"Calls ${variable} or {default} with its arguments, so that the program counts every access.",
-            usage="%(prog)s ARGUMENT ...",
-            prefix_chars="\0",  # all arguments are the compiler's
-            add_help=False,
-            examples=[
-                Example(f"assay numa {self.language} -O2 -o program program.c", needs="a program"),
-                Example(f"assay numa {self.language} -O2 -c part.c", needs="a program"),
-                Example("assay numa -- ./program", "then record it", needs="a program"),
-            ],
-        )
-        parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT")
-        parser.set_defaults(numa_verb=lambda args: compile_program(self.language, args.arguments))
+def prepare_compiler(language: str, verbs: Verbs) -> None:
+    variable, default = COMPILERS[language]
+    parser = verbs.add_parser(
+        language,
+        help=f"compile so that every access is counted (${variable} or {default})",
+        description=f"Calls ${variable} or {default} with its arguments, so that the program counts every access.",
+        usage="%(prog)s ARGUMENT ...",
+        prefix_chars="\0",  # all arguments are the compiler's
+        add_help=False,
+        examples=[
+            Example(f"assay numa {language} -O2 -o program program.c", needs="a program"),
+            Example(f"assay numa {language} -O2 -c part.c", needs="a program"),
+            Example("assay numa -- ./program", "then record it", needs="a program"),
+        ],
+    )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT")
+    parser.set_defaults(sub_verb=lambda args: compile_program(language, args.arguments))
 
 
 def compile_program(language: str, arguments: Sequence[str]) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from assay.commands.numa.runs import NUMA
 from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS
 from assay.measure.numa import FOLDER, load_profiles
 from assay.numa.analysis import format_processors, processes
@@ -18,41 +18,33 @@ from assay.numa.topology import Topology, synthetic
 from assay.report.console import console
 from assay.report.numa import show_prediction
 
-if TYPE_CHECKING:
-    from assay.commands.numa import Verbs
 
-
-class Predict:
-    """The sub-verb."""
-
-    name = "predict"
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            self.name,
-            help="predict the remote share on another topology",
-            description="Predicts the remote share of a program whose accesses were counted (assay numa cc) on another "
-            "topology, an hwloc synthetic string: as it touches its memory, with a parallel first touch, and "
-            "interleaved. A NUMA node without processors of its own holds memory alone.",
-            examples=[
-                Example("assay numa predict counted 'numa:4 core:8 pu:1'", "four nodes", "a run"),
-                Example(
-                    "assay numa predict counted '[numa] pack:2 [numa] pu:8'",
-                    "a node of memory alone",
-                    "a run",
-                ),
-                Example("assay numa predict counted 'numa:8 pu:16' --spread --json", needs="a run"),
-            ],
-        )
-        parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
-        parser.add_argument("topology", metavar="TOPOLOGY", help="hwloc synthetic string")
-        parser.add_argument(
-            "--spread",
-            action="store_true",
-            help="spread all threads over the processors; default: bound threads keep their processor",
-        )
-        add_option(parser, "--json")
-        parser.set_defaults(numa_verb=predict_share)
+def prepare_predict(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "predict",
+        help="predict the remote share on another topology",
+        description="Predicts the remote share of a program whose accesses were counted (assay numa cc) on another "
+        "topology, an hwloc synthetic string: as it touches its memory, with a parallel first touch, and "
+        "interleaved. A NUMA node without processors of its own holds memory alone.",
+        examples=[
+            Example("assay numa predict counted 'numa:4 core:8 pu:1'", "four nodes", "a run"),
+            Example(
+                "assay numa predict counted '[numa] pack:2 [numa] pu:8'",
+                "a node of memory alone",
+                "a run",
+            ),
+            Example("assay numa predict counted 'numa:8 pu:16' --spread --json", needs="a run"),
+        ],
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
+    parser.add_argument("topology", metavar="TOPOLOGY", help="hwloc synthetic string")
+    parser.add_argument(
+        "--spread",
+        action="store_true",
+        help="spread all threads over the processors; default: bound threads keep their processor",
+    )
+    add_option(parser, "--json")
+    parser.set_defaults(sub_verb=predict_share)
 
 
 def predict_share(args: argparse.Namespace) -> int:

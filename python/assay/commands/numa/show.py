@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from assay.commands.numa.runs import NUMA
 from assay.commands.options import add_option
 from assay.commands.parser import Example
+from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS
 from assay.measure.kept_sources import keep_sources
 from assay.measure.numa import FOLDER, load_profiles
@@ -27,38 +27,28 @@ from assay.report.numa import show_numa_profiles
 from assay.report.sources import show_source_notices
 from assay.report.terminal import show_findings
 
-if TYPE_CHECKING:
-    from assay.commands.numa import Verbs
 
-
-class Show:
-    """The sub-verb."""
-
-    name = "show"
-
-    def prepare(self, verbs: Verbs) -> None:
-        parser = verbs.add_parser(
-            self.name,
-            help="show a recorded profile, and write its report again",
-            description="Shows the profile of a run, and writes its report again.",
-            examples=[
-                Example("assay numa show placed", needs="a run"),
-                Example("assay numa show placed --assembly work", "the instructions of a function", "a run"),
-                Example("assay numa show placed --json", "all figures", "a run"),
-            ],
-        )
-        parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
-        parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
-        parser.add_argument(
-            "--sources", action="store_true", help="put this machine's source files into the report"
-        )
-        parser.add_argument(
-            "--assembly",
-            metavar="FUNCTION",
-            help="show a function's instructions, each with its accesses (with objdump)",
-        )
-        add_option(parser, "--json")
-        parser.set_defaults(numa_verb=show)
+def prepare_show(verbs: Verbs) -> None:
+    parser = verbs.add_parser(
+        "show",
+        help="show a recorded profile, and write its report again",
+        description="Shows the profile of a run, and writes its report again.",
+        examples=[
+            Example("assay numa show placed", needs="a run"),
+            Example("assay numa show placed --assembly work", "the instructions of a function", "a run"),
+            Example("assay numa show placed --json", "all figures", "a run"),
+        ],
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
+    parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
+    add_option(parser, "--sources")
+    parser.add_argument(
+        "--assembly",
+        metavar="FUNCTION",
+        help="show a function's instructions, each with its accesses (with objdump)",
+    )
+    add_option(parser, "--json")
+    parser.set_defaults(sub_verb=show)
 
 
 def show(args: argparse.Namespace) -> int:

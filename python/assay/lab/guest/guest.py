@@ -93,12 +93,9 @@ def _remove_stale_folders() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_guest(guest: Guest, stdout: int | None = None, stderr: int | None = None) -> int:
-    """Boots a guest, runs its command and returns the exit code.
-
-    Output goes to the given file descriptors, by default to those of this process. Raises UserError if the guest does
-    not boot or does not end in time.
-    """
+def run_guest(guest: Guest) -> int:
+    """Boots a guest, runs its command and returns the exit code. Raises UserError if the guest does not boot or does
+    not end in time."""
     _require(guest)
     kernel = prepare_kernel()
     _remove_stale_folders()
@@ -106,12 +103,11 @@ def run_guest(guest: Guest, stdout: int | None = None, stderr: int | None = None
         folder = Path(temporary)
         (folder / "hardware").write_text(guest.hardware.setup() + "\n")
         (folder / "job").write_text(_job(guest))
-        descriptors = (1 if stdout is None else stdout, 2 if stderr is None else stderr)
         deadline = time.monotonic() + guest.limit_s
         for attempt in range(MAX_BOOTS):
             if guest.hardware.pmem:
                 _create_pmem_file(folder, guest.hardware)
-            result = _boot(guest, kernel, folder, descriptors, deadline)
+            result = _boot(guest, kernel, folder, deadline)
             if result.is_up or result.timed_out:
                 break
             if attempt + 1 < MAX_BOOTS:
@@ -250,14 +246,12 @@ def _ports(descriptors: Sequence[int]) -> list[str]:
     return options
 
 
-def _boot(
-    guest: Guest, kernel: Kernel, folder: Path, descriptors: Sequence[int], deadline: float
-) -> GuestResult:
+def _boot(guest: Guest, kernel: Kernel, folder: Path, deadline: float) -> GuestResult:
     """Boots once. The guest ends when QEMU ends; QEMU is killed if its parent dies."""
     state, console = folder / "state", folder / "console"
     state.touch()
     # QEMU writes to pipes: it refuses descriptors that are readable too, as a terminal's.
-    with _Relays(descriptors) as relays, open(state, "ab") as state_file, open(console, "wb") as console_file:
+    with _Relays((1, 2)) as relays, open(state, "ab") as state_file, open(console, "wb") as console_file:
         ports = [*relays.ends, state_file.fileno()]
         command = [*qemu_command(guest, kernel, folder), *_ports(ports), "-serial", f"file:{console}"]
         process = subprocess.Popen(

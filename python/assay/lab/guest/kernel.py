@@ -29,7 +29,7 @@ TOOLS = {  # Debian's package for each, beside apt-get and dpkg themselves
     "busybox": "busybox-static",
 }
 # Offsets of the x86 boot protocol's header (Documentation/arch/x86/boot.rst of the kernel).
-SETUP_SECTORS, PAYLOAD_OFFSET, PAYLOAD_LENGTH = 0x1F1, 0x248, 0x24C
+SETUP_SECTORS, PAYLOAD_OFFSET = 0x1F1, 0x248
 CACHE_VERSION = 1  # of the cache's layout; a cache of another version is ignored
 BOOT_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 

@@ -7,7 +7,15 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from heap_runs import ASSAY, LIMIT_S, REQUIREMENTS, ROOT, finding_causes, load_profile, total_of_function
+from heap_runs import (
+    ASSAY,
+    LIMIT_S,
+    REQUIREMENTS,
+    build_planted,
+    finding_causes,
+    load_profile,
+    total_of_function,
+)
 
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
@@ -16,13 +24,7 @@ EXCEPTIONS = 72_704  # bytes of libstdc++'s memory for exceptions (GCC 12, 64 bi
 
 
 def build(executable: Path, *options: str) -> Path:
-    source = ROOT / "tests/fixtures/heap/pools.cpp"
-    subprocess.run(
-        ["g++", "-std=c++17", "-O1", "-g", "-pthread", *options, source, "-o", executable],
-        check=True,
-        timeout=LIMIT_S,
-    )
-    return executable
+    return build_planted(executable, "-O1", *options, source="pools.cpp")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ import {
 import { percent, quantity } from "../../data/format";
 import type { Finding, Measurement } from "../../data/records";
 import { Choice } from "../Choice";
-import { Table, type Column } from "../Table";
+import { figureColumn, Table, type Column } from "../Table";
+import { amountColumn } from "../profile/Figure";
 
 interface Props {
   measurements: Measurement[];
@@ -98,13 +99,12 @@ function BuildingView({ building }: { building: Building }) {
 
 const LEDGER: Column<Building["ledger"][number]>[] = [
   { id: "name", header: "entry", value: ({ name }) => name },
-  {
-    id: "count",
-    header: "count",
-    value: ({ count }) => count,
-    show: ({ count }) => count.toLocaleString("en"),
-    numeric: true,
-  },
+  figureColumn(
+    "count",
+    "count",
+    ({ count }) => count,
+    (value) => value.toLocaleString("en"),
+  ),
 ];
 
 function SearchView({ search }: { search: Search }) {
@@ -119,20 +119,13 @@ function SearchView({ search }: { search: Search }) {
         show: ({ params }: SearchPoint) => valueText(name, params[name]!),
         numeric: typeof best.params[name] === "number",
       })),
-      {
-        id: "value",
-        header: "throughput",
-        value: ({ value }) => value,
-        show: ({ value }) => quantity(value, "B/s"),
-        numeric: true,
-      },
-      {
-        id: "share",
-        header: "of the best",
-        value: ({ value }) => value / best.value,
-        show: ({ value }) => percent(value / best.value, false),
-        numeric: true,
-      },
+      amountColumn("value", "throughput", ({ value }) => value, "B/s"),
+      figureColumn(
+        "share",
+        "of the best",
+        ({ value }) => value / best.value,
+        (value) => percent(value, false),
+      ),
       { id: "times", header: "measured", value: ({ times }) => times, numeric: true },
     ],
     [best],

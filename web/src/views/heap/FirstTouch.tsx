@@ -6,7 +6,7 @@ import { useMemo } from "preact/hooks";
 import type { HeapTouches } from "../../data/heapProfile";
 import { basename, shortName } from "../../data/profile";
 import { Table, type Column } from "../Table";
-import { formatCountOrQuantity, share } from "../profile/Figure";
+import { amountColumn, formatCountOrQuantity, share } from "../profile/Figure";
 import { locationColumn } from "../profile/LocationLink";
 import type { HeapViewProps } from "./props";
 
@@ -51,33 +51,15 @@ export function FirstTouch({ model, select, touches }: Props) {
   );
   const stackColumns = useMemo(
     (): Column<Site>[] => [
-      {
-        id: "pages",
-        header: "page faults",
-        numeric: true,
-        value: (row) => row.pages,
-        show: (row) => formatCountOrQuantity(row.pages, "1"),
-      },
-      {
-        id: "left",
-        header: "with huge pages",
-        numeric: true,
-        value: (row) => row.remaining,
-        show: (row) => formatCountOrQuantity(row.remaining, "1"),
-      },
+      amountColumn("pages", "page faults", (row) => row.pages, "1"),
+      amountColumn("left", "with huge pages", (row) => row.remaining, "1"),
       locationColumn("allocated by", model, select, (row) => row.site),
     ],
     [model],
   );
   const lineColumns = useMemo(
     (): Column<Line>[] => [
-      {
-        id: "pages",
-        header: "page faults",
-        numeric: true,
-        value: (row) => row.pages,
-        show: (row) => formatCountOrQuantity(row.pages, "1"),
-      },
+      amountColumn("pages", "page faults", (row) => row.pages, "1"),
       {
         id: "function",
         header: "touched in",

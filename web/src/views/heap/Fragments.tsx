@@ -6,7 +6,7 @@ import { useMemo } from "preact/hooks";
 import { quantity } from "../../data/format";
 import { Table, type Column } from "../Table";
 import type { HeapFragmentation } from "../../data/heapProfile";
-import { formatCountOrQuantity, share } from "../profile/Figure";
+import { amountColumn, formatCountOrQuantity, share } from "../profile/Figure";
 import { locationColumn } from "../profile/LocationLink";
 import type { HeapViewProps } from "./props";
 
@@ -32,20 +32,8 @@ export function Fragments({ model, select, pages }: Props) {
   );
   const columns = useMemo(
     (): Column<Row>[] => [
-      {
-        id: "bytes",
-        header: "empty bytes on their pages",
-        numeric: true,
-        value: (row) => row.bytes,
-        show: (row) => formatCountOrQuantity(row.bytes, "B"),
-      },
-      {
-        id: "blocks",
-        header: "live blocks",
-        numeric: true,
-        value: (row) => row.blocks,
-        show: (row) => formatCountOrQuantity(row.blocks, "1"),
-      },
+      amountColumn("bytes", "empty bytes on their pages", (row) => row.bytes, "B"),
+      amountColumn("blocks", "live blocks", (row) => row.blocks, "1"),
       locationColumn("allocated by", model, select, (row) => row.site),
     ],
     [model],

@@ -1,24 +1,19 @@
-// The page of a heap profile: its views, all with the same metric and the same selected function or line.
+// The page of a heap profile: its main figures and its views.
 
 import type { ComponentChildren } from "preact";
-import { useMemo, useState } from "preact/hooks";
 
 import { quantity } from "../../data/format";
 import { HeapModel } from "../../data/heap";
 import type { HeapPage } from "../../data/heapProfile";
-import { isSum } from "../../data/profile";
-import { Choice } from "../Choice";
+import { isSum, type Metric } from "../../data/profile";
 import { CallTree } from "../profile/CallTree";
-import { Controls, WITH_METRIC } from "../profile/Controls";
 import { formatCountOrQuantity, share } from "../profile/Figure";
 import { Flame } from "../profile/Flame";
 import { Functions } from "../profile/Functions";
 import { LocationLink } from "../profile/LocationLink";
 import { ProfilePage, type Headline, type Tab } from "../profile/ProfilePage";
-import type { Selection } from "../profile/props";
 import { Source } from "../profile/Source";
 import { Stacks } from "../profile/Stacks";
-import { useView } from "../profile/useView";
 import { FirstTouch } from "./FirstTouch";
 import { Fragments } from "./Fragments";
 import { OverTime } from "./OverTime";
@@ -29,7 +24,6 @@ import { Sizes } from "./Sizes";
 import { Summary } from "./Summary";
 import { Threads } from "./Threads";
 import { Variables } from "./Variables";
-import "../profile/profile.css";
 
 interface Props {
   pages: HeapPage[];
@@ -37,49 +31,24 @@ interface Props {
   others: Tab[];
 }
 
-export function Heap({ pages, others }: Props) {
-  const [process, setProcess] = useState(0);
-  const [view, setView] = useView("summary");
-  const [metricKey, setMetric] = useState("bytes");
-  const [selection, setSelection] = useState<Selection | undefined>();
-  const page = pages[process]!;
-  const model = useMemo(() => new HeapModel(page), [page]);
-  const chosen = model.metric(metricKey);
-  const metric = view === "flame" && !isSum(chosen) ? model.metric("bytes") : chosen;
-  const props: HeapViewProps = {
-    model,
-    metric,
-    selection,
-    select: (next, nextView) => {
-      setSelection(next);
-      if (nextView) setView(nextView);
-    },
-  };
+export function Heap(props: Props) {
   return (
     <ProfilePage
+      {...props}
       id="heap"
-      title={`Memory of ${page.profile.process.program}`}
-      headline={headline(props)}
-      notices={notices(page)}
-      choice={
-        pages.length > 1 && (
-          <Choice
-            label="Process"
-            value={String(process)}
-            options={pages.map((item, k) => [String(k), item.title])}
-            onChange={(k) => {
-              setProcess(Number(k));
-              setSelection(undefined);
-            }}
-          />
-        )
-      }
-      tabs={[...tabs(props, process), ...others]}
-      view={view}
-      onView={setView}
-      controls={WITH_METRIC.has(view) && <Controls {...props} view={view} onMetric={setMetric} />}
+      subject="Memory"
+      makeModel={(page) => new HeapModel(page)}
+      metricOf={metricOf}
+      headline={headline}
+      notices={notices}
+      tabs={tabs}
     />
   );
+}
+
+function metricOf(model: HeapModel, key = "bytes", view: string): Metric {
+  const chosen = model.metric(key);
+  return view === "flame" && !isSum(chosen) ? model.metric("bytes") : chosen;
 }
 
 /** The peak, what is left, and the line that holds most of the peak. */

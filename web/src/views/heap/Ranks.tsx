@@ -3,10 +3,9 @@
 
 import { useMemo } from "preact/hooks";
 
-import { quantity } from "../../data/format";
 import type { HeapRank } from "../../data/heapProfile";
 import { Table, type Column } from "../Table";
-import { formatCountOrQuantity } from "../profile/Figure";
+import { amountColumn, formatCountOrQuantity } from "../profile/Figure";
 
 export function Ranks({ ranks }: { ranks: HeapRank[] }) {
   const columns = useMemo((): Column<HeapRank>[] => {
@@ -37,13 +36,7 @@ export function Ranks({ ranks }: { ranks: HeapRank[] }) {
       totalColumn("bytes", "allocated", "B"),
       totalColumn("count", "allocations", "1"),
       totalColumn("leaked", "not freed", "B"),
-      {
-        id: "seconds",
-        header: "ran for",
-        numeric: true,
-        value: (rank) => rank.seconds,
-        show: (rank) => quantity(rank.seconds, "s"),
-      },
+      amountColumn("seconds", "ran for", (rank) => rank.seconds, "s"),
     ];
   }, []);
   return <Table caption="Processes" columns={columns} rows={ranks} />;

@@ -2,8 +2,8 @@
 
 import { useMemo } from "preact/hooks";
 
-import { Table, type Column } from "../Table";
-import { formatCountOrQuantity } from "../profile/Figure";
+import { figureColumn, Table, type Column } from "../Table";
+import { amountColumn } from "../profile/Figure";
 import { locationColumn } from "../profile/LocationLink";
 import type { HeapViewProps } from "./props";
 
@@ -34,27 +34,14 @@ export function Reallocations({ model, select }: HeapViewProps) {
   }, [model]);
   const columns = useMemo(
     (): Column<Row>[] => [
-      {
-        id: "times",
-        header: "reallocations",
-        numeric: true,
-        value: (entry) => entry.times,
-        show: (entry) => formatCountOrQuantity(entry.times, "1"),
-      },
-      {
-        id: "steps",
-        header: "for each block",
-        numeric: true,
-        value: (entry) => entry.steps,
-        show: (entry) => entry.steps.toFixed(1),
-      },
-      {
-        id: "bytes",
-        header: "allocated in all",
-        numeric: true,
-        value: (entry) => entry.bytes,
-        show: (entry) => formatCountOrQuantity(entry.bytes, "B"),
-      },
+      amountColumn("times", "reallocations", (entry) => entry.times, "1"),
+      figureColumn(
+        "steps",
+        "for each block",
+        (entry) => entry.steps,
+        (value) => value.toFixed(1),
+      ),
+      amountColumn("bytes", "allocated in all", (entry) => entry.bytes, "B"),
       locationColumn("line", model, select, (entry) => entry.location),
     ],
     [model],

@@ -1,7 +1,7 @@
 // The summary of a heap profile: totals of the program, and the functions with the largest figures.
 
 import { NONE, quantity } from "../../data/format";
-import { formatCountOrQuantity, share, ShareBar } from "../profile/Figure";
+import { formatCountOrQuantity, share, ShareBar, Tiles, type TileText } from "../profile/Figure";
 import type { HeapViewProps } from "./props";
 
 const TOP = 5;
@@ -11,17 +11,7 @@ const TOP_METRICS = ["bytes", "count", "peak", "leaked", "malloc_time", "tempora
 export function Summary(props: HeapViewProps) {
   return (
     <>
-      <dl class="tiles">
-        {tiles(props).map(([label, value, detail]) => (
-          <div key={label}>
-            <dt>{label}</dt>
-            <dd>
-              {value}
-              {detail && <small>{detail}</small>}
-            </dd>
-          </div>
-        ))}
-      </dl>
+      <Tiles tiles={tiles(props)} />
       <div class="charts">
         {TOP_METRICS.map((key) => (
           <TopFunctions key={key} {...props} metric={props.model.metric(key)} />
@@ -31,7 +21,7 @@ export function Summary(props: HeapViewProps) {
   );
 }
 
-function tiles({ model }: HeapViewProps): [string, string, string][] {
+function tiles({ model }: HeapViewProps): TileText[] {
   const { totals, timeline, threads, objects, variables } = model.profile;
   const { seconds } = model.profile.process;
   const most = (values: number[]) => values.reduce((a, b) => Math.max(a, b), 0);

@@ -6,7 +6,7 @@ import { quantity } from "../../data/format";
 import type { HeapThread } from "../../data/heapProfile";
 import { Choice } from "../Choice";
 import { Table, type Column } from "../Table";
-import { formatCountOrQuantity } from "../profile/Figure";
+import { amountColumn, formatCountOrQuantity } from "../profile/Figure";
 import type { HeapViewProps } from "./props";
 
 const KINDS: [kind: string, label: string][] = [
@@ -34,18 +34,6 @@ export function Threads({ model, select }: HeapViewProps) {
     const calls = (thread: HeapThread, field: "count" | "seconds", kinds: string[]) =>
       kinds.reduce((all, kind) => all + (thread.calls[kind]?.[field] ?? 0), 0);
     const allocating = ["malloc", "calloc", "memalign", "realloc"];
-    const numericColumn = (
-      id: string,
-      header: string,
-      value: (thread: HeapThread) => number,
-      unit: string,
-    ): Column<HeapThread> => ({
-      id,
-      header,
-      numeric: true,
-      value,
-      show: (thread) => formatCountOrQuantity(value(thread), unit),
-    });
     return [
       {
         id: "thread",
@@ -53,14 +41,14 @@ export function Threads({ model, select }: HeapViewProps) {
         value: (thread) => thread.thread,
         show: (thread) => nameOf(thread),
       },
-      numericColumn("first", "from", (thread) => thread.first, "s"),
-      numericColumn("last", "to", (thread) => thread.last, "s"),
-      numericColumn("bytes", "allocated", (thread) => thread.bytes, "B"),
-      numericColumn("count", "allocations", (thread) => calls(thread, "count", allocating), "1"),
-      numericColumn("in", "time in malloc", (thread) => calls(thread, "seconds", allocating), "s"),
-      numericColumn("frees", "frees", (thread) => calls(thread, "count", ["free"]), "1"),
-      numericColumn("free", "time in free", (thread) => calls(thread, "seconds", ["free"]), "s"),
-      numericColumn("foreign", "of others' blocks", (thread) => thread.foreign_frees, "1"),
+      amountColumn("first", "from", (thread) => thread.first, "s"),
+      amountColumn("last", "to", (thread) => thread.last, "s"),
+      amountColumn("bytes", "allocated", (thread) => thread.bytes, "B"),
+      amountColumn("count", "allocations", (thread) => calls(thread, "count", allocating), "1"),
+      amountColumn("in", "time in malloc", (thread) => calls(thread, "seconds", allocating), "s"),
+      amountColumn("frees", "frees", (thread) => calls(thread, "count", ["free"]), "1"),
+      amountColumn("free", "time in free", (thread) => calls(thread, "seconds", ["free"]), "s"),
+      amountColumn("foreign", "of others' blocks", (thread) => thread.foreign_frees, "1"),
       {
         id: "stack",
         header: "deepest stack",
@@ -80,13 +68,7 @@ export function Threads({ model, select }: HeapViewProps) {
             </button>
           ),
       },
-      {
-        id: "resident",
-        header: "stack in memory",
-        numeric: true,
-        value: (thread) => thread.resident || undefined,
-        show: (thread) => (thread.resident ? quantity(thread.resident, "B") : "–"),
-      },
+      amountColumn("resident", "stack in memory", (thread) => thread.resident || undefined, "B"),
     ];
   }, [model]);
   return (

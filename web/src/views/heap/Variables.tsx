@@ -6,6 +6,7 @@ import { quantity } from "../../data/format";
 import { basename, shortName } from "../../data/profile";
 import type { HeapObject, HeapVariable } from "../../data/heapProfile";
 import { Table, type Column } from "../Table";
+import { amountColumn } from "../profile/Figure";
 import type { HeapViewProps } from "./props";
 
 export function Variables({ model }: HeapViewProps) {
@@ -19,20 +20,8 @@ export function Variables({ model }: HeapViewProps) {
   ];
   const columns = useMemo(
     (): Column<HeapVariable>[] => [
-      {
-        id: "bytes",
-        header: "size",
-        numeric: true,
-        value: (variable) => variable.bytes,
-        show: (variable) => quantity(variable.bytes, "B"),
-      },
-      {
-        id: "resident",
-        header: "in memory",
-        numeric: true,
-        value: (variable) => variable.resident ?? undefined,
-        show: (variable) => (variable.resident === null ? "–" : quantity(variable.resident, "B")),
-      },
+      amountColumn("bytes", "size", (variable) => variable.bytes, "B"),
+      amountColumn("resident", "in memory", (variable) => variable.resident, "B"),
       {
         id: "name",
         header: "variable",

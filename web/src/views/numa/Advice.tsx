@@ -7,7 +7,7 @@ import { sharePercent } from "../../data/numa";
 import type { NumaAdvice, NumaApplied } from "../../data/numaProfile";
 import { formatCountOrQuantity } from "../profile/Figure";
 import { LocationLink } from "../profile/LocationLink";
-import { Table, type Column } from "../Table";
+import { figureColumn, Table, type Column } from "../Table";
 import type { NumaViewProps } from "./props";
 
 export function Advice(props: NumaViewProps) {
@@ -62,20 +62,13 @@ export function AdviceTable({ model, select, caption, rows }: TableProps) {
         value: (row) => row.before,
         show: (row) => `${sharePercent(row.before)}${row.assumed ? " if used alike" : ""}`,
       },
-      {
-        id: "predicted",
-        header: "predicted",
-        numeric: true,
-        value: (row) => row.predicted,
-        show: (row) => sharePercent(row.predicted),
-      },
-      {
-        id: "gain",
-        header: "gain",
-        numeric: true,
-        value: (row) => row.gain,
-        show: (row) => `${formatCountOrQuantity(row.gain, model.unit)} local`,
-      },
+      figureColumn("predicted", "predicted", (row) => row.predicted, sharePercent),
+      figureColumn(
+        "gain",
+        "gain",
+        (row) => row.gain,
+        (value) => `${formatCountOrQuantity(value, model.unit)} local`,
+      ),
       {
         id: "toucher",
         header: "touched first by",
@@ -95,27 +88,14 @@ export function AdviceTable({ model, select, caption, rows }: TableProps) {
 const APPLIED: Column<NumaApplied>[] = [
   { id: "name", header: "applied to", value: (row) => row.name },
   { id: "action", header: "placement", value: (row) => row.action },
-  {
-    id: "before",
-    header: "remote before",
-    numeric: true,
-    value: (row) => row.before,
-    show: (row) => sharePercent(row.before),
-  },
-  {
-    id: "predicted",
-    header: "predicted",
-    numeric: true,
-    value: (row) => row.predicted,
-    show: (row) => sharePercent(row.predicted),
-  },
-  {
-    id: "measured",
-    header: "measured",
-    numeric: true,
-    value: (row) => row.measured ?? undefined,
-    show: (row) => (row.measured === null ? "not measured" : sharePercent(row.measured)),
-  },
+  figureColumn("before", "remote before", (row) => row.before, sharePercent),
+  figureColumn("predicted", "predicted", (row) => row.predicted, sharePercent),
+  figureColumn(
+    "measured",
+    "measured",
+    (row) => row.measured,
+    (value) => (value === null ? "not measured" : sharePercent(value)),
+  ),
 ];
 
 function Applied({ rows }: { rows: NumaApplied[] }) {

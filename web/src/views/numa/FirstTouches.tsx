@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 
-import { formatCountOrQuantity } from "../profile/Figure";
+import { amountColumn } from "../profile/Figure";
 import { locationColumn } from "../profile/LocationLink";
 import { Table, type Column } from "../Table";
 import type { NumaViewProps } from "./props";
@@ -32,13 +32,7 @@ export function FirstTouches({ model, select }: NumaViewProps) {
   );
   const columns = useMemo(
     (): Column<Row>[] => [
-      {
-        id: "bytes",
-        header: "touched first",
-        numeric: true,
-        value: (row) => row.bytes,
-        show: (row) => formatCountOrQuantity(row.bytes, "B"),
-      },
+      amountColumn("bytes", "touched first", (row) => row.bytes, "B"),
       { id: "object", header: "of", value: (row) => row.object },
       locationColumn("by", model, select, (row) => row.location),
       { id: "thread", header: "thread", value: (row) => row.thread },

@@ -1,22 +1,16 @@
-// The page of a NUMA profile: its views, all with the same metric and the same selected function or line.
-
-import { useMemo, useState } from "preact/hooks";
+// The page of a NUMA profile: its main figures and its views.
 
 import { NumaModel, remoteShare, sharePercent, split } from "../../data/numa";
 import type { NumaPage } from "../../data/numaProfile";
-import { isSum } from "../../data/profile";
-import { Choice } from "../Choice";
+import { isSum, type Metric } from "../../data/profile";
 import { CallTree } from "../profile/CallTree";
-import { Controls, WITH_METRIC } from "../profile/Controls";
 import { formatCountOrQuantity } from "../profile/Figure";
 import { Flame } from "../profile/Flame";
 import { Functions } from "../profile/Functions";
 import { LocationLink } from "../profile/LocationLink";
 import { ProfilePage, type Headline, type Tab } from "../profile/ProfilePage";
-import type { Selection } from "../profile/props";
 import { Source } from "../profile/Source";
 import { Stacks } from "../profile/Stacks";
-import { useView } from "../profile/useView";
 import { Advice } from "./Advice";
 import { FirstTouches } from "./FirstTouches";
 import { Matrices } from "./Matrices";
@@ -25,7 +19,6 @@ import { OverTime } from "./OverTime";
 import type { NumaViewProps } from "./props";
 import { Summary } from "./Summary";
 import { Threads } from "./Threads";
-import "../profile/profile.css";
 import "./numa.css";
 
 interface Props {
@@ -34,51 +27,27 @@ interface Props {
   others: Tab[];
 }
 
-export function Numa({ pages, others }: Props) {
-  const [process, setProcess] = useState(0);
-  const [view, setView] = useView("summary");
-  const [metricKey, setMetric] = useState<string | undefined>();
-  const [selection, setSelection] = useState<Selection | undefined>();
-  const page = pages[process]!;
-  const model = useMemo(() => new NumaModel(page), [page]);
-  const metric =
-    model.metrics.find((item) => item.key === metricKey && isSum(item)) ??
-    model.metrics.find((item) => item.key === (model.isExact ? "remote" : "touched")) ??
-    model.metrics[0] ??
-    model.metric("accesses");
-  const props: NumaViewProps = {
-    model,
-    metric,
-    selection,
-    select: (next, nextView) => {
-      setSelection(next);
-      if (nextView) setView(nextView);
-    },
-  };
+export function Numa(props: Props) {
   return (
     <ProfilePage
+      {...props}
       id="numa"
-      title={`Placement of ${page.profile.process.program}`}
-      headline={headline(props)}
-      notices={notices(page)}
-      choice={
-        pages.length > 1 && (
-          <Choice
-            label="Process"
-            value={String(process)}
-            options={pages.map((item, k) => [String(k), item.title])}
-            onChange={(k) => {
-              setProcess(Number(k));
-              setSelection(undefined);
-            }}
-          />
-        )
-      }
-      tabs={[...tabs(props, process), ...others]}
-      view={view}
-      onView={setView}
-      controls={WITH_METRIC.has(view) && <Controls {...props} view={view} onMetric={setMetric} />}
+      subject="Placement"
+      makeModel={(page) => new NumaModel(page)}
+      metricOf={metricOf}
+      headline={headline}
+      notices={notices}
+      tabs={tabs}
     />
+  );
+}
+
+function metricOf(model: NumaModel, key: string | undefined): Metric {
+  return (
+    model.metrics.find((item) => item.key === key && isSum(item)) ??
+    model.metrics.find((item) => item.key === (model.isExact ? "remote" : "touched")) ??
+    model.metrics[0] ??
+    model.metric("accesses")
   );
 }
 

@@ -5,9 +5,10 @@ import { useMemo, useState } from "preact/hooks";
 import { quantity } from "../../data/format";
 import { nodeName, remoteShare, sharePercent, split } from "../../data/numa";
 import type { NumaObject } from "../../data/numaProfile";
-import { formatCountOrQuantity } from "../profile/Figure";
+import { amountColumn, formatCountOrQuantity } from "../profile/Figure";
 import { LocationLink } from "../profile/LocationLink";
-import { Table, type Column } from "../Table";
+import { figureColumn, Table, type Column } from "../Table";
+import { Search } from "../profile/Search";
 import type { NumaViewProps } from "./props";
 
 export function Objects({ model, select }: NumaViewProps) {
@@ -19,34 +20,18 @@ export function Objects({ model, select }: NumaViewProps) {
   }, [objects, query]);
   const columns = useMemo((): Column<NumaObject>[] => {
     const counts = (entry: NumaObject) => split(model.counts(entry));
-    const numericColumn = (
-      id: string,
-      header: string,
-      value: (entry: NumaObject) => number,
-      unit: string,
-    ): Column<NumaObject> => ({
-      id,
-      header,
-      numeric: true,
-      value,
-      show: (entry) => formatCountOrQuantity(value(entry), unit),
-    });
-    const countColumn = (
-      id: string,
-      header: string,
-      value: (entry: NumaObject) => number,
-    ): Column<NumaObject> => ({
-      id,
-      header,
-      numeric: true,
-      value: (entry) => (entry.accesses ? value(entry) : undefined),
-      show: (entry) => (entry.accesses ? formatCountOrQuantity(value(entry), "1") : "–"),
-    });
+    const countColumn = (id: string, header: string, value: (entry: NumaObject) => number) =>
+      amountColumn<NumaObject>(
+        id,
+        header,
+        (entry) => (entry.accesses ? value(entry) : undefined),
+        "1",
+      );
     const resident = model.nodes
       .map((node, k) => ({ node, k }))
       .filter(({ k }) => objects.some((entry) => entry.resident[k]! > 0))
       .map(({ node, k }) =>
-        numericColumn(
+        amountColumn<NumaObject>(
           `node ${node}`,
           `in memory, ${nodeName(node)}`,
           (entry) => entry.resident[k]!,
@@ -66,20 +51,14 @@ export function Objects({ model, select }: NumaViewProps) {
           ),
       },
       { id: "kind", header: "kind", value: (entry) => entry.kind },
-      {
-        id: "remote",
-        header: "remote",
-        numeric: true,
-        value: (entry) => remoteShare(model.counts(entry)),
-        show: (entry) => sharePercent(remoteShare(model.counts(entry))),
-      },
+      figureColumn("remote", "remote", (entry) => remoteShare(model.counts(entry)), sharePercent),
       ...(model.isExact
         ? [
             countColumn("remotes", "remote accesses", (entry) => counts(entry).remote),
             countColumn("locals", "local accesses", (entry) => counts(entry).local),
           ]
         : []),
-      numericColumn("touched", "touched first", (entry) => split(entry.touched).total, "B"),
+      amountColumn("touched", "touched first", (entry) => split(entry.touched).total, "B"),
       {
         id: "bytes",
         header: "allocated",
@@ -92,22 +71,14 @@ export function Objects({ model, select }: NumaViewProps) {
       },
       ...resident,
       ...(objects.some((entry) => entry.moved > 0)
-        ? [numericColumn("moved", "migrated", (entry) => entry.moved, "B")]
+        ? [amountColumn<NumaObject>("moved", "migrated", (entry) => entry.moved, "B")]
         : []),
     ];
   }, [model]);
   const used = objects.filter((entry) => entry.parts.length > 0).slice(0, 12);
   return (
     <>
-      <label class="choice">
-        <span>Search</span>
-        <input
-          type="search"
-          value={query}
-          placeholder="function, file or kind"
-          onInput={(event) => setQuery(event.currentTarget.value)}
-        />
-      </label>
+      <Search value={query} placeholder="function, file or kind" onInput={setQuery} />
       <Table caption="Objects by allocation site" columns={columns} rows={matching} />
       {used.length > 0 && (
         <>

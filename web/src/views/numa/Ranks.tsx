@@ -2,37 +2,23 @@
 
 import { useMemo } from "preact/hooks";
 
-import { quantity } from "../../data/format";
 import { sharePercent } from "../../data/numa";
 import type { NumaRank } from "../../data/numaProfile";
-import { formatCountOrQuantity } from "../profile/Figure";
-import { Table, type Column } from "../Table";
+import { amountColumn } from "../profile/Figure";
+import { figureColumn, Table, type Column } from "../Table";
 
 export function Ranks({ ranks, unit }: { ranks: NumaRank[]; unit: string }) {
   const columns = useMemo(
     (): Column<NumaRank>[] => [
       { id: "name", header: "process", value: (rank) => rank.name },
-      {
-        id: "amount",
-        header: unit === "1" ? "accesses" : "touched first",
-        numeric: true,
-        value: (rank) => rank.amount,
-        show: (rank) => formatCountOrQuantity(rank.amount, unit),
-      },
-      {
-        id: "remote",
-        header: "remote",
-        numeric: true,
-        value: (rank) => rank.remote_share ?? undefined,
-        show: (rank) => sharePercent(rank.remote_share),
-      },
-      {
-        id: "seconds",
-        header: "ran for",
-        numeric: true,
-        value: (rank) => rank.seconds,
-        show: (rank) => quantity(rank.seconds, "s"),
-      },
+      amountColumn(
+        "amount",
+        unit === "1" ? "accesses" : "touched first",
+        (rank) => rank.amount,
+        unit,
+      ),
+      figureColumn("remote", "remote", (rank) => rank.remote_share, sharePercent),
+      amountColumn("seconds", "ran for", (rank) => rank.seconds, "s"),
     ],
     [unit],
   );

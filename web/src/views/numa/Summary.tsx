@@ -2,7 +2,7 @@
 
 import { quantity } from "../../data/format";
 import { byThreadNode, remoteShare, sharePercent, split } from "../../data/numa";
-import { formatCountOrQuantity } from "../profile/Figure";
+import { formatCountOrQuantity, Tiles, type TileText } from "../profile/Figure";
 import { AdviceTable } from "./Advice";
 import { Matrix } from "./Matrix";
 import type { NumaViewProps } from "./props";
@@ -19,17 +19,7 @@ export function Summary(props: NumaViewProps) {
   const most = Math.max(0, ...shown.map((entry) => split(model.counts(entry)).total));
   return (
     <>
-      <dl class="tiles">
-        {tiles(props).map(([label, value, detail]) => (
-          <div key={label}>
-            <dt>{label}</dt>
-            <dd>
-              {value}
-              {detail && <small>{detail}</small>}
-            </dd>
-          </div>
-        ))}
-      </dl>
+      <Tiles tiles={tiles(props)} />
       {advice.length > 0 && <h3>What to change first</h3>}
       {advice.length > 0 && (
         <AdviceTable {...props} caption="What to change first" rows={advice.slice(0, 3)} />
@@ -69,7 +59,7 @@ export function Summary(props: NumaViewProps) {
   );
 }
 
-function tiles({ model }: NumaViewProps): [string, string, string][] {
+function tiles({ model }: NumaViewProps): TileText[] {
   const { process, nodes, threads, objects, touched, timeline, sampling } = model.profile;
   const all = split(model.matrix);
   const first = split(touched);
@@ -79,7 +69,7 @@ function tiles({ model }: NumaViewProps): [string, string, string][] {
   const resident = timeline.seconds.map((_, k) =>
     timeline.resident.reduce((sum, values) => sum + values[k]!, 0),
   );
-  const rows: [string, string, string][] = [
+  const rows: TileText[] = [
     [
       "Local",
       formatCountOrQuantity(all.local, model.unit),
@@ -110,7 +100,7 @@ function tiles({ model }: NumaViewProps): [string, string, string][] {
         `of ${formatCountOrQuantity(sampling.samples, "1")} samples`,
       ],
       ...sampling.sources
-        .map((source, k): [string, string, string] => [
+        .map((source, k): TileText => [
           `Answered by ${source}`,
           sharePercent(sampling.samples_by_source[k]! / sampling.samples),
           "of the samples",

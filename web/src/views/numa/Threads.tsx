@@ -2,12 +2,11 @@
 
 import { useMemo, useState } from "preact/hooks";
 
-import { quantity } from "../../data/format";
 import { byThreadNode, nodeName, remoteShare, sharePercent, split } from "../../data/numa";
 import type { NumaBinding, NumaThread } from "../../data/numaProfile";
 import { Choice } from "../Choice";
-import { formatCountOrQuantity } from "../profile/Figure";
-import { Table, type Column } from "../Table";
+import { amountColumn, formatCountOrQuantity } from "../profile/Figure";
+import { figureColumn, Table, type Column } from "../Table";
 import { Matrix } from "./Matrix";
 import type { NumaViewProps } from "./props";
 import { SplitBar, SplitLegend } from "./SplitBar";
@@ -22,25 +21,17 @@ export function Threads({ model }: NumaViewProps) {
     const ranOn = model.nodes
       .map((node, k) => ({ node, k }))
       .filter(({ node }) => model.matrix.thread_node.includes(node))
-      .map(({ node, k }): Column<NumaThread> => {
-        const value = (thread: NumaThread) => byThreadNode(model.counts(thread), model.nodes)[k]!;
-        return {
-          id: `on ${node}`,
-          header: `from ${nodeName(node)}`,
-          numeric: true,
-          value,
-          show: (thread) => formatCountOrQuantity(value(thread), model.unit),
-        };
-      });
+      .map(({ node, k }) =>
+        amountColumn(
+          `on ${node}`,
+          `from ${nodeName(node)}`,
+          (thread: NumaThread) => byThreadNode(model.counts(thread), model.nodes)[k]!,
+          model.unit,
+        ),
+      );
     return [
       { id: "name", header: "thread", value: (thread) => thread.name },
-      {
-        id: "remote",
-        header: "remote",
-        numeric: true,
-        value: (thread) => remoteShare(model.counts(thread)),
-        show: (thread) => sharePercent(remoteShare(model.counts(thread))),
-      },
+      figureColumn("remote", "remote", (thread) => remoteShare(model.counts(thread)), sharePercent),
       ...ranOn,
       {
         id: "bound",
@@ -100,13 +91,7 @@ function bindingText(thread: NumaThread): string {
 }
 
 const BINDINGS: Column<NumaBinding>[] = [
-  {
-    id: "seconds",
-    header: "after",
-    numeric: true,
-    value: (row) => row.seconds,
-    show: (row) => quantity(row.seconds, "s"),
-  },
+  amountColumn("seconds", "after", (row) => row.seconds, "s"),
   { id: "processors", header: "processors", value: (row) => row.processors },
   { id: "policy", header: "memory policy", value: (row) => row.policy },
   { id: "nodes", header: "its nodes", value: (row) => row.nodes.join(", ") },

@@ -6,6 +6,7 @@ import { useMemo, useState } from "preact/hooks";
 import type { ProfileModel } from "../../data/profile";
 import { formatCountOrQuantity, share } from "./Figure";
 import type { ViewProps } from "./props";
+import { Search } from "./Search";
 
 const MIN_WIDTH = 0.001; // of the whole width; narrower boxes are left out
 const ROW = 19; // CSS pixels
@@ -31,15 +32,7 @@ export function Flame({ model, metric, select }: ViewProps) {
   return (
     <>
       <div class="controls">
-        <label class="choice">
-          <span>Search</span>
-          <input
-            type="search"
-            value={query}
-            placeholder="function"
-            onInput={(event) => setQuery(event.currentTarget.value)}
-          />
-        </label>
+        <Search value={query} placeholder="function" onInput={setQuery} />
         {query && <p class="soft">{share(foundPart) || "nothing"} of what is shown</p>}
         {top !== undefined && (
           <button type="button" onClick={() => setTop(undefined)}>

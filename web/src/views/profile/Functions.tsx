@@ -5,8 +5,9 @@ import { useMemo, useState } from "preact/hooks";
 
 import type { Entry } from "../../data/profile";
 import { Table, type Column } from "../Table";
-import { formatCountOrQuantity, ShareBar } from "./Figure";
+import { amountColumn, ShareBar } from "./Figure";
 import type { ViewProps } from "./props";
+import { Search } from "./Search";
 import { Stacks } from "./Stacks";
 
 export function Functions({ model, metric, selection, select }: ViewProps) {
@@ -24,26 +25,14 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
     const hottestLines = model.hottestLines(metric);
     const hottestLine = (entry: Entry) => hottestLines.get(entry.location) ?? entry.location;
     return [
-      {
-        id: "exclusive",
-        header: "exclusive",
-        numeric: true,
-        value: (entry) => entry.exclusive,
-        show: (entry) => formatCountOrQuantity(entry.exclusive, metric.unit),
-      },
+      amountColumn("exclusive", "exclusive", (entry) => entry.exclusive, metric.unit),
       {
         id: "bar",
         header: "",
         value: (entry) => entry.exclusive,
         show: (entry) => <ShareBar part={largest ? entry.exclusive / largest : 0} />,
       },
-      {
-        id: "inclusive",
-        header: "with callees",
-        numeric: true,
-        value: (entry) => entry.inclusive,
-        show: (entry) => formatCountOrQuantity(entry.inclusive, metric.unit),
-      },
+      amountColumn("inclusive", "with callees", (entry) => entry.inclusive, metric.unit),
       {
         id: "function",
         header: "function",
@@ -77,15 +66,7 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
   }, [entries, metric, model]);
   return (
     <>
-      <label class="choice">
-        <span>Search</span>
-        <input
-          type="search"
-          value={query}
-          placeholder="function or file"
-          onInput={(event) => setQuery(event.currentTarget.value)}
-        />
-      </label>
+      <Search value={query} placeholder="function or file" onInput={setQuery} />
       <Table caption={`Functions by: ${metric.label}`} columns={columns} rows={matching} />
       {selection && <Stacks model={model} metric={metric} selection={selection} select={select} />}
     </>

@@ -1,6 +1,15 @@
-// The layout of a profile's page: title and main figures, the tabs, and the chosen view below them.
+// The page of a profile: title and main figures, the tabs, and the chosen view below them. All views have the same
+// metric and the same selected function or line.
 
 import type { ComponentChildren } from "preact";
+import { useMemo, useState } from "preact/hooks";
+
+import type { Metric, ProfileModel } from "../../data/profile";
+import { Choice } from "../Choice";
+import { Controls, WITH_METRIC } from "./Controls";
+import type { Selection, ViewProps } from "./props";
+import { useView } from "./useView";
+import "./profile.css";
 
 export interface Headline {
   label: string;
@@ -15,33 +24,77 @@ export interface Tab {
   show: (() => ComponentChildren) | undefined;
 }
 
-interface Props {
-  id: string;
+/** What all pages of the report's data have. */
+interface Page {
   title: string;
-  headline: Headline[];
-  notices: string[];
-  /** Beside the title: the choice of the process. */
-  choice: ComponentChildren;
-  tabs: Tab[];
-  view: string;
-  onView: (name: string) => void;
-  /** Above the view: the metric, the selection. */
-  controls: ComponentChildren;
+  profile: { process: { program: string } };
 }
 
-export function ProfilePage(props: Props) {
-  const { id, title, headline, notices, choice, tabs, onView, controls } = props;
-  const shown = tabs.filter((tab) => tab.show);
-  const chosen = shown.find((tab) => tab.name === props.view) ?? shown[0]!;
+interface Props<P extends Page, Model extends ProfileModel> {
+  id: string;
+  /** Before the program in the title. */
+  subject: string;
+  /** A page for each process. */
+  pages: P[];
+  makeModel: (page: P) => Model;
+  /** The metric that is shown; ``key``: the one chosen last. */
+  metricOf: (model: Model, key: string | undefined, view: string) => Metric;
+  headline: (props: ViewProps<Model>) => Headline[];
+  notices: (page: P) => string[];
+  tabs: (props: ViewProps<Model>, process: number) => Tab[];
+  /** Views of the run around the profile: findings, records. */
+  others: Tab[];
+}
+
+export function ProfilePage<P extends Page, Model extends ProfileModel>({
+  id,
+  subject,
+  pages,
+  makeModel,
+  metricOf,
+  headline,
+  notices,
+  tabs,
+  others,
+}: Props<P, Model>) {
+  const [process, setProcess] = useState(0);
+  const [view, setView] = useView("summary");
+  const [metricKey, setMetric] = useState<string | undefined>();
+  const [selection, setSelection] = useState<Selection | undefined>();
+  const page = pages[process]!;
+  const model = useMemo(() => makeModel(page), [page]);
+  const props: ViewProps<Model> = {
+    model,
+    metric: metricOf(model, metricKey, view),
+    selection,
+    select: (next, nextView) => {
+      setSelection(next);
+      if (nextView) setView(nextView);
+    },
+  };
+  const shown = [...tabs(props, process), ...others].filter((tab) => tab.show);
+  const chosen = shown.find((tab) => tab.name === view) ?? shown[0]!;
   return (
     <div id={id} class="profile">
       <header class="profile-head">
         <div class="profile-title">
-          <h1>{title}</h1>
-          {choice}
+          <h1>
+            {subject} of {page.profile.process.program}
+          </h1>
+          {pages.length > 1 && (
+            <Choice
+              label="Process"
+              value={String(process)}
+              options={pages.map((item, k) => [String(k), item.title])}
+              onChange={(k) => {
+                setProcess(Number(k));
+                setSelection(undefined);
+              }}
+            />
+          )}
         </div>
         <dl class="headline">
-          {headline.map(({ label, value, note }) => (
+          {headline(props).map(({ label, value, note }) => (
             <div key={label}>
               <dt>{label}</dt>
               <dd>
@@ -58,13 +111,13 @@ export function ProfilePage(props: Props) {
             type="button"
             role="tab"
             aria-selected={name === chosen.name}
-            onClick={() => onView(name)}
+            onClick={() => setView(name)}
           >
             {label}
           </button>
         ))}
       </div>
-      {notices.map((notice) => (
+      {notices(page).map((notice) => (
         <p key={notice} class="notice" role="note">
           {notice}
         </p>
@@ -76,7 +129,7 @@ export function ProfilePage(props: Props) {
         data-view={chosen.name}
         key={chosen.name}
       >
-        {controls}
+        {WITH_METRIC.has(view) && <Controls {...props} view={view} onMetric={setMetric} />}
         {chosen.show!()}
       </div>
     </div>
