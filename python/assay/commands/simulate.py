@@ -20,7 +20,7 @@ from assay.fabric.platform import CONFIGURATION
 from assay.launch import simulator
 from assay.launch.flows import Flows, write_network
 from assay.launch.placement import HERE
-from assay.launch.platforms import computing, platform_hosts
+from assay.launch.platforms import computing, platform_hosts, require_listable
 from assay.launch.simulator import Simulator, pass_messages
 from assay.launch.without_mpi import missing_engine
 from assay.measure.saturation import SaturationRequest
@@ -96,6 +96,8 @@ class Simulate:
             hosts = platform_hosts(platform)[: args.nodes]
             if len(hosts) < 2:
                 raise UserError("one host alone has no network", "simulate two hosts at least")
+            if arguments[0] in ("net", "saturate", "eb"):
+                require_listable(hosts, args.platform)
             if args.flows:
                 network = Path(folder) / "network"
                 write_network(platform, hosts, CONFIGURATION, network)

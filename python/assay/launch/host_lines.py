@@ -5,7 +5,10 @@ n1:4                   MPICH, Intel MPI: slots
 n1 slots=4 max_slots=8 Open MPI
 n1 cpu=2               LAM/MPI
 n1 8 all.q@n1 <NULL>   Grid Engine: slots, queue, processors
+n1 16 n2 16            LSF's LSB_MCPU_HOSTS: slots after each name
 [fe80::1%ib0]:4        an IPv6 address
+
+Blanks may be around "=". Of Grid Engine the queue names the host again, by which its lines are told from LSF's.
 
 Assay places its own ranks, so numbers of slots are not used. What else a line says about a host (an interface, a
 binding) would change what is measured, and is refused.
@@ -20,6 +23,7 @@ from typing import NamedTuple
 from assay.errors import UserError
 
 SLOT_KEYS = ("slots", "max_slots", "max-slots", "cpu", "cpus", "count")
+_EQUALS = re.compile(r"\s*=\s*(?=\d)")
 _SLOTS = re.compile(r"([^:,]+|\[[^\]]*:[^\]]*\]):(\d+)")
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?)\]")
 OTHER_FILES = (
@@ -27,9 +31,13 @@ OTHER_FILES = (
     (re.compile(r"\[[A-Za-z_][\w:-]*\]$|\S+\s.*\bansible_\w+="), "an inventory of Ansible"),
     (re.compile(r"-\s|\w+:$"), "a list in YAML"),
     (
-        re.compile(r"[0-9]+(\.[0-9]+){3}(\s+[A-Za-z][^\s=]*)+$"),
+        re.compile(r"([0-9]+(\.[0-9]+){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]+)(\s+[A-Za-z][^\s=]*)+$"),
         "an address and names, as in /etc/hosts",
     ),
+    (re.compile(r"\{|\[\s*(\"|$)"), "a list in JSON"),
+    (re.compile(r"\^\S"), "a host that Open MPI is to leave out"),
+    (re.compile(r"\(?[A-Za-z][^\s,]*(/[0-9]+(\*[0-9]+)?($|\+)|:ncpus=)"), "a value of PBS"),
+    (re.compile(r"\S+ [0-9]+(,[0-9]+)+$"), "a host and its processors, as in LSF's affinity file"),
 )
 ONE_A_LINE = "write a host or a node set a line"
 
@@ -41,12 +49,15 @@ class HostLine(NamedTuple):
 
 def parse_line(text: str, where: str) -> HostLine:
     """A line without comment and outer blanks. ``where``: file and line for UserError."""
+    text = _EQUALS.sub("=", text)
     first, *others = text.split()
     other_file = next((name for pattern, name in OTHER_FILES if pattern.match(text)), None)
     if other_file is not None:
         raise UserError(f"{where} '{text[:60]}': {other_file}", ONE_A_LINE)
-    if len(others) == 3 and others[0].isdigit():  # Grid Engine
+    if len(others) == 3 and others[0].isdigit() and "@" in others[1]:  # Grid Engine
         return HostLine(without_brackets(first), True)
+    if len(others) > 1 and len(others) % 2 and all(map(str.isdigit, others[::2])):  # LSF
+        return HostLine(",".join([first, *others[1::2]]), True)
     for other in others:
         key, equals, value = other.partition("=")
         if not equals:

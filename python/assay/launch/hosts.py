@@ -26,8 +26,10 @@ MAX_HOSTS = 100_000  # the largest machines have some ten thousand
 # A name that begins with "-" would be an option of the launcher, and other characters belong to its syntax. user@host
 # and an IPv6 address with a scope are allowed.
 _NAME = re.compile(r"[^\W_][\w.:@%-]*")
-_PLAIN = re.compile(r"[^\W_][\w.:%-]*")  # a name in which ClusterShell would find nothing
+# A name in which ClusterShell would find nothing, and no bare range ("1-2", "n1..n4").
+_PLAIN = re.compile(r"(?!.*\.\.)(?!(?:\d+\.)*\d+-\d+$)[^\W_][\w.:%-]*")
 _RANGE = re.compile(r"(\d+)-(\d+)")
+_BARE_RANGE = re.compile(r"((?:\d+\.)*)(\d+-\d+)")  # of numbers or addresses
 _OPERAND = re.compile(r"(?:\[[^\[\]]*\]|[^,!&^\[])+")  # of the operators of node sets
 _BRACKET = re.compile(r"\[([0-9,/-]+)\]")
 FILE = Wanted("a host file", ONE_A_LINE)
@@ -44,6 +46,8 @@ def parse_hosts(text: str, option: str) -> list[str]:
     parts = [part.strip() for part in text.split(",")]
     is_plain = all(map(_PLAIN.fullmatch, parts))
     hosts = list(dict.fromkeys(parts)) if is_plain else _expand(text, where)
+    if not hosts and re.search(r"[*?]", text):
+        raise UserError(f"{where}: a pattern, and no host of ClusterShell's groups matches it", EXAMPLE)
     if not hosts:
         raise UserError(f"{where}: no host in it", EXAMPLE)
     if len(hosts) > MAX_HOSTS:
@@ -51,9 +55,19 @@ def parse_hosts(text: str, option: str) -> list[str]:
     for host in hosts:
         if ":" in host and (name := without_slots(host)) != host:
             raise UserError(f"{option} {host}: a number of slots", f"write {name}")
-        if not _NAME.fullmatch(host):
-            raise UserError(f"{where}: {host!r} is not the name of a host", EXAMPLE)
+        if not _NAME.fullmatch(host) or ".." in host or _BARE_RANGE.fullmatch(host):
+            raise _no_name(host, where)
     return hosts
+
+
+def _no_name(host: str, where: str) -> UserError:
+    """Why a part of a list is no host."""
+    words = host.split()
+    if len(words) > 1 and all(map(_NAME.fullmatch, words)):
+        return UserError(f"{where}: blanks between names", f"write {','.join(words)}")
+    if bare := _BARE_RANGE.fullmatch(host):
+        return UserError(f"{where}: '{host}' is a range without brackets", f"write {bare[1]}[{bare[2]}]")
+    return UserError(f"{where}: {host!r} is not the name of a host", EXAMPLE)
 
 
 def _expand(text: str, where: str) -> list[str]:

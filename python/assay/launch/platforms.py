@@ -16,6 +16,7 @@ from assay.records.foreign import Wanted, read_text
 MAX_HOSTS = 1_000_000  # of a platform: a few bytes can name a range of any size
 MIN_VERSION = 4.0
 PLATFORM = Wanted("a platform of SimGrid", "give what 'assay model' has written", ("simgrid",))
+_HOST = re.compile(r"[^\W_][\w.:%@-]*")
 # src/xbt/xbt_parse_units.cpp of SimGrid: prefixes of the short units and of "flops"; a number alone is in flop/s.
 _SPEED = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)([A-Za-z]*)\s*")
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
@@ -59,6 +60,15 @@ def platform_hosts(path: Path) -> list[str]:
     if not hosts:
         raise UserError(f"{path}: no host, cluster, cabinet or peer in it", PLATFORM.fix)
     return hosts
+
+
+def require_listable(hosts: list[str], path: Path) -> None:
+    """Raises UserError for a host whose name a list of hosts cannot hold; SimGrid takes any text."""
+    if strange := next((host for host in hosts if not _HOST.fullmatch(host)), None):
+        raise UserError(
+            f"{path}: the host '{strange[:60]}': a list of hosts cannot hold this name",
+            "rename it in the platform",
+        )
 
 
 def parse_speed(text: str) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import UserError
-from assay.launch.platforms import computing, parse_speed, platform_hosts
+from assay.launch.platforms import computing, parse_speed, platform_hosts, require_listable
 from assay.launch.simulator import complaint, pass_messages
 
 
@@ -30,6 +30,14 @@ def test_hosts_of_each_element_are_found(tmp_path: Path) -> None:
         "</zone>",
     )
     assert platform_hosts(path) == ["a1.x", "a2.x", "p7", "h", "t-0", "t-2", "t-3"]
+
+
+def test_a_host_that_no_list_can_hold_is_named_with_its_platform(tmp_path: Path) -> None:
+    path = write(tmp_path, '<zone id="w" routing="Wifi"><host id="Station 1" speed="1Gf"/></zone>')
+    with pytest.raises(
+        UserError, match=r"platform.xml: the host 'Station 1': .*fix: rename it in the platform"
+    ):
+        require_listable(platform_hosts(path), path)
 
 
 @pytest.mark.parametrize("version", ["3", "2", "0", "three"])

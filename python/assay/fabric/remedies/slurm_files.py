@@ -16,18 +16,21 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 from assay.errors import UserError
 from assay.fabric.read.text import open_file, printable
 from assay.fabric.remedies.slurm import Switch
+from assay.records.foreign import HEAD, text_kind
 
 MAX_BYTES = 64 << 20
 MAX_NAMES = 1 << 20
 MAX_INCLUDES = 64
-KEYS = ("switchname", "nodes", "switches", "linkspeed", "blockname", "blocksizes")
+KEYS = ("switchname", "nodes", "switches", "linkspeed", "blockname", "blocksizes", "aggregatedblock")
 # "scontrol show topology" also prints these, and of a switch above others all hosts below it.
 SHOWN_KEYS = ("level", "blockindex", "blocksize")
 _PAIR = re.compile(r'\s*([A-Za-z_]+)\s*=\s*(?:"([^"]*)"|(\S+))(?=\s|$)')
 _CONF = re.compile(
-    r"^\s*(?:(?:SwitchName|BlockName|BlockSizes)\s*=|Include\s+\S)", re.MULTILINE | re.IGNORECASE
+    r"^\s*(?:(?:SwitchName|BlockName|BlockSizes|AggregatedBlock)\s*=|Include\s+\S)",
+    re.MULTILINE | re.IGNORECASE,
 )
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
+NO_TOPOLOGY = "neither topology.conf nor topology.yaml of Slurm"
 BLOCKS = "a topology of blocks: only trees are compared"
 
 
@@ -42,6 +45,9 @@ class Topology:
 def read_topology(path: Path) -> Topology:
     """Reads topology.conf or topology.yaml; the content tells which. Raises UserError with file and line."""
     text = _text(path)
+    kind = text_kind(text[:HEAD])
+    if kind is not None and kind.key not in ("topology.conf", "topology.yaml"):
+        raise UserError(f"{path}: {kind.name}, no topology of Slurm", "give topology.conf or topology.yaml")
     topology = _read_conf(path, text) if _CONF.search(text) else _read_yaml(path, text)
     if not topology.switches:
         raise UserError(f"{path}: no switch in it", "give topology.conf or topology.yaml of Slurm")
@@ -74,7 +80,7 @@ def _read_conf(path: Path, text: str) -> Topology:
         values = _pairs(where, line)
         if "level" in values and values.get("switches"):
             values.pop("nodes", None)
-        if "blockname" in values or "blocksizes" in values:
+        if values.keys() & {"blockname", "blocksizes", "aggregatedblock"}:
             blocks.append(where)
             continue
         if "switchname" not in values or ("nodes" in values) == ("switches" in values):
@@ -141,23 +147,27 @@ def _read_yaml(path: Path, text: str) -> Topology:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise UserError(f"{where}: neither topology.conf nor topology.yaml of Slurm") from None
+        raise UserError(f"{where}: {NO_TOPOLOGY}") from None
     entries = [entry for entry in content if isinstance(entry, dict)] if isinstance(content, list) else []
-    trees = [entry["tree"] for entry in entries if isinstance(entry.get("tree"), dict)]
-    left_out = [
-        f"{path}: topology {printable(str(entry.get('topology', '')))[:80]}: {text}"
-        for entry in entries
-        for kind, text in (("block", BLOCKS), ("flat", "flat: only trees are compared"))
-        if kind in entry
-    ]
-    if not trees and left_out:
+    if not entries:
+        raise UserError(f"{path}: {NO_TOPOLOGY}", "give one that has switches")
+    trees = [entry for entry in entries if isinstance(entry.get("tree"), dict)]
+    compared = next(
+        (entry for entry in trees if entry.get("cluster_default") is True),
+        trees[0] if len(trees) == 1 else None,
+    )
+    left_out = [f"{path}: {_left_out(entry)}" for entry in entries if entry is not compared]
+    if not trees:
         raise UserError(left_out[0], "give a topology.yaml with a tree")
-    if len(trees) != 1 or not isinstance(trees[0].get("switches"), list):
+    if compared is None:
         raise UserError(
-            f"{path}: {len(trees)} trees in it, expected one", "give a topology.yaml with one tree"
+            f"{path}: {len(trees)} trees in it, none of them the cluster's default",
+            "write cluster_default: true in the one that is meant",
         )
+    if not isinstance(compared["tree"].get("switches"), list):
+        raise UserError(f"{path}: a tree without switches", "give a topology.yaml with a tree")
     switches = []
-    for entry in trees[0]["switches"]:
+    for entry in compared["tree"]["switches"]:
         name = entry.get("switch") if isinstance(entry, dict) else None
         if not isinstance(name, str) or ("nodes" in entry) == ("children" in entry):
             raise UserError(
@@ -170,6 +180,18 @@ def _read_yaml(path: Path, text: str) -> Topology:
             )
         )
     return Topology(switches, left_out)
+
+
+def _left_out(entry: dict[str, object]) -> str:
+    """Why a topology is not compared."""
+    kinds = [str(key) for key in entry if key not in ("topology", "cluster_default")]
+    if "tree" in kinds:
+        why = "a second tree: that of the cluster's default is compared"
+    elif "block" in kinds:
+        why = BLOCKS
+    else:
+        why = f"{printable(', '.join(kinds))[:80] or 'without a type'}: only trees are compared"
+    return f"topology {printable(str(entry.get('topology', '')))[:80]}: {why}"
 
 
 def _switch(where: str, name: str, nodes: str, children: str) -> Switch:

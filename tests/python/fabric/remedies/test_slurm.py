@@ -73,7 +73,7 @@ def test_wrong_groups_above_the_leaf_switches_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no switch in it|trees in it"),
+        ("", "neither topology.conf nor topology.yaml"),
         ("SwitchName=a\n", ":1: a switch needs SwitchName"),
         ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2\n", "defined twice"),
         ("SwitchName=a Nodes=n[1\n", ":1: 'n\\[1' is not a list of names"),
@@ -81,6 +81,9 @@ def test_wrong_groups_above_the_leaf_switches_are_named(tmp_path: Path) -> None:
         ("SwitchName=a Nodes=n[0-9999]x[1,3-9999]\n", "too many names in one list"),
         ("SwitchName=a Nodes=@all\n", "not a list of names"),
         ("- tree: {switches: [{switch: a}]}\n", "either 'nodes' or 'children'"),
+        ("ClusterName=x\nTopologyPlugin=topology/tree\n", "Slurm's slurm.conf, no topology of Slurm"),
+        ("topology/tree\n", "neither topology.conf nor topology.yaml"),
+        ('{"switches": []}\n', "neither topology.conf nor topology.yaml"),
         ("{[", "neither topology.conf nor topology.yaml"),
     ],
 )
@@ -105,6 +108,7 @@ def verified(tmp_path: Path, text: str) -> list[str]:
     return [line.replace(str(file), "F") for line in lines]
 
 
+TREE = "- topology: t\n  tree: {switches: [{switch: a, nodes: n1}]}\n"
 RIGHT = "SwitchName=a Nodes=node[0-3]\nSwitchName=b Nodes=node[4-7]\nSwitchName=c Switches=a,b\n"
 
 
@@ -136,6 +140,10 @@ def test_the_whole_grammar_of_topology_conf_is_read(text: str, tmp_path: Path) -
         ("BlockName=b Nodes=n[1-2]\nBlockSizes=2\n", ":1: a topology of blocks: only trees are compared"),
         ("BlockName=b BlockIndex=0 Nodes=n[1-2] BlockSize=2\n", ":1: a topology of blocks: only trees"),
         ("- topology: x\n  block: {block_sizes: [8]}\n", "topology x: a topology of blocks"),
+        ("AggregatedBlock=b[1-2] BlockIndex=2 Nodes=n[0-3] BlockSize=4\n", ":1: a topology of blocks"),
+        ("- topology: x\n  ring: {rings: []}\n", "topology x: ring: only trees are compared"),
+        ("- topology: x\n", "topology x: without a type: only trees are compared"),
+        (f"{TREE}  cluster_default: false\n{TREE}", "2 trees in it, none of them the cluster's default"),
         ("- topology: x\n  flat: true\n", "topology x: flat: only trees are compared"),
         ("SwitchName=a Nodes=n1 Nodes=n2\n", "Nodes is given twice in one line"),
         ("SwitchName=a Nodes=n1 Colour=red\n", "'Colour=red' is not understood"),
@@ -145,6 +153,13 @@ def test_what_cannot_be_compared_is_said(text: str, message: str, tmp_path: Path
     (tmp_path / "t").write_text(text)
     with pytest.raises(UserError, match=message):
         read_topology(tmp_path / "t")
+
+
+def test_of_several_trees_that_of_the_default_is_compared(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(TREE + TREE.replace("n1", "n2") + "  cluster_default: true\n")
+    topology = read_topology(tmp_path / "t")
+    assert [switch.nodes for switch in topology.switches] == [("n2",)]
+    assert ["a second tree" in line for line in topology.left_out] == [True]
 
 
 def test_a_missing_prefix_is_guessed(tmp_path: Path) -> None:
