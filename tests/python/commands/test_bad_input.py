@@ -65,7 +65,7 @@ NET = [
     (["--ranks", "1" * 5000], "--ranks"),
     (["--clients", "n[1-2000000000]"], "more than 100000 hosts"),
     (["--clients=-oProxyCommand=x,b"], "not the name of a host"),
-    (["--clients", "a\nb,c"], "not the name of a host"),
+    (["--clients", "a\nb,c"], "blanks between names"),
     (["--clients", "@@group"], "no group of hosts"),
     (["--budget", "0"], "--budget: '0' is not a time above zero"),
     (["--budget=-1"], "'-1' is not a time above zero"),
