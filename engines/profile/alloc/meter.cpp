@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "profile/stack/moment.hpp"
+
 namespace assay::alloc {
 namespace {
 
@@ -35,13 +37,13 @@ std::uint64_t read_kilobytes(const char* text, const char* name) {
 }  // namespace
 
 double measure_tick() {
-    constexpr Nanoseconds duration = 20'000'000;
-    const Nanoseconds begin = now();
-    const std::uint64_t begin_ticks = ticks();
-    while (now() - begin < duration) {
+    constexpr std::uint64_t duration = 20'000'000;
+    const stack::Moment begin = stack::read_moment();
+    while (stack::raw_time_ns() - begin.ns < duration) {
     }
-    const std::uint64_t end_ticks = ticks();
-    return seconds(now() - begin) / static_cast<double>(end_ticks - begin_ticks);
+    const stack::Moment end = stack::read_moment();
+    return static_cast<double>(end.ns - begin.ns) * 1e-9 /
+           static_cast<double>(end.ticks - begin.ticks);
 }
 
 ResidentMemory resident_memory() {

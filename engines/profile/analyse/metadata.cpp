@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
@@ -97,15 +98,30 @@ void remove_hook_faults(TraceMetadata& metadata, const Symbols& symbols) {
                   [&](const PageFault& fault) { return in_hooks[fault.site]; });
 }
 
+// Ticks or ns: a century at 300 MHz. Larger values are invalid.
+constexpr double max_time = 1e18;
+
+// A killed recorder writes no end time; that of the last event replaces it, at the rate of the
+// clocks up to then.
+void extend_process_time(ProcessInfo& process, std::uint64_t last_event) {
+    if (last_event <= process.end_ticks) return;
+    const std::uint64_t ticks = process.end_ticks - process.start_ticks;
+    if (ticks > 0)
+        process.end_ns += static_cast<std::uint64_t>(std::min(
+            static_cast<double>(process.end_ns - process.start_ns) *
+                static_cast<double>(last_event - process.end_ticks) / static_cast<double>(ticks),
+            max_time));
+    process.end_ticks = last_event;
+}
+
 void convert_page_fault_times(TraceMetadata& metadata) {
-    constexpr double max_ticks = 1e18;  // a century at 300 MHz; larger values are invalid
     const double ns_per_tick = metadata.seconds_per_tick() * 1e9;
     for (PageFault& fault : metadata.page_faults) {
         const double elapsed_ns = static_cast<double>(
                          static_cast<std::int64_t>(fault.time - metadata.process.start_ns)),
                      ticks = ns_per_tick > 0 && elapsed_ns > 0 ? elapsed_ns / ns_per_tick : 0;
-        fault.time =
-            metadata.process.start_ticks + static_cast<std::uint64_t>(std::min(ticks, max_ticks));
+        fault.time = metadata.process.start_ticks +
+                     static_cast<std::uint64_t>(std::round(std::min(ticks, max_time)));
     }
     std::ranges::stable_sort(metadata.page_faults, {}, &PageFault::time);
 }
@@ -252,9 +268,7 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
         }
     }
     if (metadata.mappings_at_end.ends_with("\n\n")) metadata.mappings = metadata.mappings_at_end;
-    // A killed process writes no end time; the time of the last event replaces it.
-    if (metadata.last_event > metadata.process.end_ticks)
-        metadata.process.end_ticks = metadata.last_event;
+    extend_process_time(metadata.process, metadata.last_event);
     remove_hook_faults(metadata, symbols);
     convert_page_fault_times(metadata);
     if (metadata.python.has_frames()) find_named_stacks(trace, metadata);

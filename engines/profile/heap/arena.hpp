@@ -101,7 +101,7 @@ struct ArenaHeader {
     std::uint64_t magic;
     std::uint32_t pid, parent;
     std::uint64_t start_ticks;                             // time-stamp counter at the start
-    std::uint64_t start_ns;                                // CLOCK_REALTIME at the start
+    std::uint64_t start_ns;                                // CLOCK_MONOTONIC_RAW at the start
     char program[256];                                     // argv[0], from /proc/self/cmdline
     char executable[1024];                                 // path of the executable
     char rank[16];                                         // in an MPI program; empty otherwise

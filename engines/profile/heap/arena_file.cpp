@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "profile/heap/notes.hpp"
 #include "profile/heap/process.hpp"
 #include "profile/heap/settings.hpp"
+#include "profile/stack/moment.hpp"
 #include "profile/stack/populate.hpp"
 
 namespace assay::heap {
@@ -48,13 +48,6 @@ void* map_memory(std::size_t bytes, int flags, int fd = -1) {
     const long address =
         syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
     return address == -1 ? nullptr : reinterpret_cast<void*>(address);
-}
-
-std::uint64_t real_time_ns() {
-    timespec time{};
-    clock_gettime(CLOCK_REALTIME, &time);
-    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u +
-           static_cast<std::uint64_t>(time.tv_nsec);
 }
 
 void read_program(char* buffer, std::size_t bytes) {
@@ -106,8 +99,9 @@ bool create_arena(const char* directory) {
     header->buffer_count = count;
     header->pid = pid;
     header->parent = static_cast<std::uint32_t>(getppid());
-    header->start_ticks = stack::ticks();
-    header->start_ns = real_time_ns();
+    const stack::Moment start = stack::read_moment();
+    header->start_ticks = start.ticks;
+    header->start_ns = start.ns;
     read_program(header->program, sizeof header->program);
     [[maybe_unused]] const ssize_t path_bytes =
         readlink("/proc/self/exe", header->executable, sizeof header->executable - 1);

@@ -48,7 +48,7 @@ int open_event(perf_event_attr attributes, pid_t thread, int processor) {
     attributes.type = PERF_TYPE_SOFTWARE;
     attributes.exclude_hv = 1;
     attributes.use_clockid = 1;
-    attributes.clockid = CLOCK_REALTIME;
+    attributes.clockid = CLOCK_MONOTONIC_RAW;
     return static_cast<int>(
         syscall(SYS_perf_event_open, &attributes, thread, processor, -1, PERF_FLAG_FD_CLOEXEC));
 }

@@ -20,7 +20,7 @@ namespace assay::heap {
 
 struct Fault {
     std::uint32_t pid, tid;
-    std::uint64_t ns;  // CLOCK_REALTIME
+    std::uint64_t ns;  // CLOCK_MONOTONIC_RAW
     std::uint64_t pc;  // of the program's code, also for faults in system calls
     std::uint64_t address;
     FaultStack stack;

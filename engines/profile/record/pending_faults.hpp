@@ -35,8 +35,8 @@ public:
         std::erase_if(faults_, take);
     }
 
-    // How many faults of a process were dropped. It started at `start_ns` (CLOCK_REALTIME): drops
-    // that all lie before are of the program that it replaced.
+    // How many faults of a process were dropped. It started at `start_ns` (CLOCK_MONOTONIC_RAW):
+    // drops that all lie before are of the program that it replaced.
     std::uint64_t dropped(std::uint32_t pid, std::uint64_t start_ns) const {
         const auto entry = dropped_.find(pid);
         return entry == dropped_.end() || entry->second.last_ns < start_ns ? 0

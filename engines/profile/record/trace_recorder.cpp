@@ -14,7 +14,6 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <sstream>
 
@@ -23,6 +22,7 @@
 #include "profile/record/mappings.hpp"
 #include "profile/record/perf_map.hpp"
 #include "profile/stack/machine.hpp"
+#include "profile/stack/moment.hpp"
 
 namespace assay::heap {
 namespace {
@@ -69,13 +69,6 @@ std::uint64_t read_start_time(std::uint32_t pid, char* state = nullptr) {
     for (int k = 3; k <= 22 && fields >> field; ++k)
         if (k == 3 && state != nullptr) *state = field[0];
     return std::strtoull(field.c_str(), nullptr, 10);
-}
-
-std::uint64_t real_time_ns() {
-    timespec t{};
-    clock_gettime(CLOCK_REALTIME, &t);
-    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u +
-           static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 }  // namespace
@@ -399,12 +392,13 @@ std::vector<std::string> TraceRecorder::warnings() const {
 }
 
 void TraceRecorder::write_process(EndState ending) {
+    const stack::Moment end = stack::read_moment();
     ProcessInfo info{.pid = header_->pid,
                      .parent = header_->parent,
                      .start_ticks = header_->start_ticks,
                      .start_ns = header_->start_ns,
-                     .end_ticks = stack::ticks(),
-                     .end_ns = real_time_ns(),
+                     .end_ticks = end.ticks,
+                     .end_ns = end.ns,
                      .lost = header_->lost_events.load(std::memory_order_relaxed),
                      .end_state = static_cast<std::uint32_t>(ending),
                      .page_bytes = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE)),

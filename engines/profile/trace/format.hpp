@@ -6,7 +6,7 @@
 // Chunks are written in order and never changed, so the trace of a killed run is readable up to its
 // last whole chunk. A damaged chunk is skipped by searching for the next header. Numbers are
 // little-endian. Times are ticks of the processor's time-stamp counter; the process chunks relate
-// them to CLOCK_REALTIME. Payloads are compressed with zstd, unless noted. By ChunkKind:
+// them to CLOCK_MONOTONIC_RAW. Payloads are compressed with zstd, unless noted. By ChunkKind:
 //
 //     process   ProcessInfo | command line | NUL | MPI rank | NUL | nanoseconds. The last two
 //               fields are decimal numbers and may be absent: the rank in MPI_COMM_WORLD of an MPI
@@ -31,7 +31,8 @@
 //               several lines. The last such chunk counts; `first` is its time. A process that ends
 //               by itself records the list as texts of its events, an empty line last: that list
 //               counts then, and a packed trace has it as its last such chunk.
-//     faults    page faults of the process, as varints: time (ns of CLOCK_REALTIME) | the system's
+//     faults    page faults of the process, as varints: time (ns of CLOCK_MONOTONIC_RAW) | the
+//     system's
 //               thread number | instruction | address | the last words of the stack (FaultStack).
 //               All but the thread are zigzag deltas. `first` is the time of the first fault. An
 //               empty chunk records that faults were watched.
@@ -95,7 +96,7 @@ static_assert(sizeof(ChunkHeader) == 48);
 
 struct ProcessInfo {
     std::uint32_t pid = 0, parent = 0;
-    // The start and the end by both clocks: the time-stamp counter and CLOCK_REALTIME.
+    // The start and the end by both clocks: the time-stamp counter and CLOCK_MONOTONIC_RAW.
     std::uint64_t start_ticks = 0, start_ns = 0, end_ticks = 0, end_ns = 0;
     std::uint64_t lost = 0;       // events that could not be recorded
     std::uint32_t end_state = 0;  // an EndState (heap/arena.hpp); none: the trace is incomplete

@@ -1,7 +1,6 @@
 // Damaged traces: with any byte changed, or cut off at any byte, the analysis ends and counts what
 // it left out.
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdio>
@@ -14,27 +13,11 @@
 #include "core/error.hpp"
 #include "planted_trace.hpp"
 #include "profile/analyse/analyse.hpp"
-#include "profile/trace/file.hpp"
 
 using namespace assay;
 using namespace assay::heap;
 
 namespace {
-
-// Checksums are valid for damaged chunks, too.
-void write_trace(const std::string& path, const std::vector<PlantedChunk>& chunks) {
-    std::filesystem::remove(path);
-    TraceWriter writer(path);
-    for (const PlantedChunk& chunk : chunks) writer.write(chunk.header, chunk.payload);
-}
-
-// In memory: thousands of traces are written.
-std::string trace_path() {
-    const std::filesystem::path memory = "/dev/shm";
-    return (std::filesystem::is_directory(memory) ? memory
-                                                  : std::filesystem::temp_directory_path()) /
-           ("assay-damage-" + std::to_string(getpid()) + ".heap");
-}
 
 // The analysis of a trace as JSON; "" if it ends in an Error.
 std::string analysis(const std::string& path) {

@@ -1,14 +1,18 @@
-// Traces with chunks of all kinds, for tests that damage them.
+// Traces with planted chunks, and one with chunks of all kinds for tests that damage them.
 #pragma once
+
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "profile/heap/python_nodes.hpp"
+#include "profile/trace/file.hpp"
 #include "profile/trace/format.hpp"
 
 namespace assay::heap {
@@ -126,6 +130,21 @@ inline std::vector<PlantedChunk> planted_python_chunks() {
     add({.kind = ChunkKind::faults, .count = 3, .first = 5}, payload);
     add({.kind = ChunkKind::thread, .thread = 1, .count = 1}, bytes_of("1 worker"));
     return chunks;
+}
+
+// Checksums are valid for damaged chunks, too.
+inline void write_trace(const std::string& path, const std::vector<PlantedChunk>& chunks) {
+    std::filesystem::remove(path);
+    TraceWriter writer(path);
+    for (const PlantedChunk& chunk : chunks) writer.write(chunk.header, chunk.payload);
+}
+
+// In memory: thousands of traces are written.
+inline std::string trace_path() {
+    const std::filesystem::path memory = "/dev/shm";
+    return (std::filesystem::is_directory(memory) ? memory
+                                                  : std::filesystem::temp_directory_path()) /
+           ("assay-planted-" + std::to_string(getpid()) + ".heap");
 }
 
 }  // namespace assay::heap
