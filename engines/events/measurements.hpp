@@ -112,10 +112,9 @@ inline constexpr std::array build_metrics = {
     Metric{"return", "s", Better::lower,
            "from the loss of a rank that came back until it took part in a built event again "
            "(lost: its rank)"},
-    Metric{
-        "replan", "s", Better::lower,
-        "from a change of the members until all follow a plan for those that are left; only with "
-        "a plan (steps: its length)"},
+    Metric{"replan", "s", Better::lower,
+           "from a change of the members until the plan for those that are left has been sent to "
+           "all; only with a plan (steps: its length)"},
     Metric{"backpressure", "s", Better::lower,
            "time in which a rank waited for credits or for a filter unit (waiting_for)"},
 };

@@ -162,9 +162,9 @@ int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
     auto& writer = job_->writer();
     const auto& slot = job_->store().file(slot_);
     std::vector<Record> records;
-    // In atomic mode a write is published as a whole, however large.
-    const auto max_part = static_cast<std::int64_t>(atomic_ ? bytes : writer.max_bytes());
     for (std::int64_t done = 0; done < bytes;) {
+        // In atomic mode a write is published as a whole, however large.
+        const auto max_part = static_cast<std::int64_t>(atomic_ ? bytes : writer.max_bytes());
         std::int64_t part = std::min(bytes - done, max_part);
         BlockList blocks;
         for (;; part = std::max<std::int64_t>(1, part / 2)) {
@@ -175,6 +175,8 @@ int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
         }
         std::uint64_t from = 0;
         char* to = writer.reserve(static_cast<std::size_t>(part), blocks.blocks.size(), from);
+        // The ring may have become smaller.
+        if (!to && !atomic_ && part > static_cast<std::int64_t>(writer.max_bytes())) continue;
         if (!to) return mpi_error(writer.error() ? writer.error() : EIO);
         writer.begin_write();
         if (memory.contiguous) {

@@ -186,6 +186,9 @@ std::string Job::create_store() {
         });
         remote_ = Remote::start(*this, error);
     }
+    if (error.empty() && writer_->claim())
+        error =
+            store_->path() + " has no space left for the data of a rank; fix: free memory there";
     error = first_message(world_, error);
     if (!error.empty()) {
         remote_.reset(), directory_.reset(), drain_.reset(), writer_.reset(), handles_.reset();

@@ -22,8 +22,11 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::uint64_t prefault_step = 8u << 20;     // bytes at a time
+constexpr std::uint64_t prefault_step = 8u << 20;  // bytes at a time
+constexpr std::uint64_t least_prefault_step = 64u << 10;
 constexpr std::uint64_t prefault_ahead = 128u << 20;  // bytes ahead of the writer
+constexpr std::uint64_t least_ring = 1u << 20;        // bytes that a rank has from the start on
+constexpr std::uint64_t max_write = 4u << 20;         // bytes of one reserve()
 // The prefault thread's pauses grow from the shortest to the longest while it has nothing to do.
 constexpr std::uint64_t shortest_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
 constexpr std::size_t drain_batch = 32u << 20;  // bytes
@@ -54,8 +57,6 @@ Writer::Writer(Store& store, std::uint32_t rank)
         const Record& last = store.record(rank, tail - 1);
         const bool data = static_cast<RecordKind>(last.kind) == RecordKind::data;
         next_ring_offset_ = last.ring_offset + (data ? last.length * last.count : 0);
-        unpopulated_from_ = next_ring_offset_;  // that job may have released pages
-        unpopulated_end_ = head_.first_byte.load() + head_.ring_bytes.load();
     }
     if (const char* root = std::getenv("ASSAY_ROOT")) root_ = root;
     running_ = start_helper_thread(thread_, prefault_thread, this);
@@ -67,10 +68,24 @@ Writer::~Writer() {
     if (running_) pthread_join(thread_, nullptr);
 }
 
+int Writer::claim() {
+    if (!head_.tail.load())
+        return prefault_until(std::min(least_ring, head_.ring_bytes.load()), least_ring) ? 0
+                                                                                         : ENOSPC;
+    const std::uint64_t from = next_ring_offset_.load(), end = end_of_window_after(from);
+    unpopulated_from_ = end;  // the earlier job may have released pages
+    unpopulated_end_ = head_.first_byte.load() + head_.ring_bytes.load();
+    int error = 0;
+    for_each_part(from, end, [&](std::size_t begin, std::size_t bytes) {
+        if (!error) error = store_.populate(begin, bytes);
+    });
+    return error;
+}
+
 void Writer::prefault(double seconds) {
     const std::uint64_t until = store_.now() + static_cast<std::uint64_t>(seconds * 1e9);
     while (store_.now() < until && head_.prefaulted.load() < head_.ring_bytes.load() &&
-           prefault_until(head_.prefaulted.load() + 1)) {
+           prefault_until(head_.prefaulted.load() + 1, prefault_step)) {
     }
 }
 
@@ -105,9 +120,10 @@ void* Writer::prefault_thread(void* self) {
     auto& writer = *static_cast<Writer*>(self);
     std::uint64_t pause_ns = shortest_pause_ns;
     while (!writer.stop_.load()) {
-        const bool moved = writer.needs_prefault()
-                               ? writer.prefault_until(writer.head_.prefaulted.load() + 1)
-                               : writer.maps_other_rings_.load() && writer.map_next_step();
+        const bool moved =
+            writer.needs_prefault()
+                ? writer.prefault_until(writer.head_.prefaulted.load() + 1, prefault_step)
+                : writer.maps_other_rings_.load() && writer.map_next_step();
         if (!moved) writer.release_if_short();
         if (!moved) writer.wait_for_demand(pause_ns);
         pause_ns = moved ? shortest_pause_ns : std::min(2 * pause_ns, longest_pause_ns);
@@ -128,28 +144,32 @@ void Writer::wake_prefault_thread() {
         syscall(SYS_futex, &prefault_sleeps_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
-bool Writer::prefault_until(std::uint64_t end) {
+bool Writer::prefault_until(std::uint64_t end, std::uint64_t step) {
     pthread_mutex_lock(&prefault_lock_);
     while (head_.prefaulted.load() < end && !device_full_.load()) {
         const std::uint64_t from = head_.prefaulted.load(),
-                            bytes = std::min(prefault_step, head_.ring_bytes.load() - from);
+                            bytes = std::min(step, head_.ring_bytes.load() - from);
         if (!bytes) break;
-        if (store_.populate(store_.layout().data_offset(rank_) + from, bytes)) {
-            // The device is full, so the ring ends here. The writer is still in the first lap of
-            // the ring, so every offset keeps its place.
-            device_full_ = true;
-            if (from) head_.ring_bytes = from;
-            store_.persist(&head_.ring_bytes, sizeof head_.ring_bytes);
-        } else {
+        const std::size_t begin = store_.layout().data_offset(rank_) + from;
+        if (!store_.populate(begin, bytes)) {
             head_.prefaulted = from + bytes;
+            continue;
         }
+        store_.release(begin, bytes);  // what there was of it
+        step /= 2;
+        if (step >= least_prefault_step) continue;
+        // The device is full, so the ring ends here. The writer is still in the first lap of
+        // the ring, so every offset keeps its place.
+        device_full_ = true;
+        if (from) head_.ring_bytes = from;
+        store_.persist(&head_.ring_bytes, sizeof head_.ring_bytes);
     }
     pthread_mutex_unlock(&prefault_lock_);
     return head_.prefaulted.load() >= end;
 }
 
 std::size_t Writer::max_bytes() const {
-    return std::max<std::size_t>(page, head_.ring_bytes.load() / 4);
+    return std::clamp<std::size_t>(head_.ring_bytes.load() / 4, page, max_write);
 }
 
 // evict: the oldest record leaves the rings.
@@ -248,12 +268,15 @@ char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& rin
     }
     reserving_ = true;
     char* space = reserve_space(bytes, records, ring_offset);
-    reserving_ = false;
-    if (space && ring_offset + bytes > unpopulated_from_ &&
-        !populate_released_pages(ring_offset + bytes)) {
-        error_ = ENOSPC;
-        space = nullptr;
+    // Released pages may be in use elsewhere now.
+    if (space && !populate_released_pages(ring_offset + bytes)) {
+        space = return_to_window() ? reserve_space(bytes, records, ring_offset) : nullptr;
+        if (space && !populate_released_pages(ring_offset + bytes)) {
+            error_ = ENOSPC;
+            space = nullptr;
+        }
     }
+    reserving_ = false;
     if (!space) use_ = Use::none;
     return space;
 }
@@ -272,7 +295,7 @@ char* Writer::reserve_space(std::size_t bytes, std::size_t records, std::uint64_
             if (needs_prefault()) wake_prefault_thread();
             const std::uint64_t prefaulted = head_.prefaulted.load(std::memory_order_relaxed);
             if (prefaulted < ring && from + bytes > prefaulted &&
-                !prefault_until(std::min(from + bytes, ring))) {
+                !prefault_until(std::min(from + bytes, ring), prefault_step)) {
                 if (head_.ring_bytes.load() != ring) continue;  // the ring has become smaller
                 if (device_full_.load()) {
                     error_ = ENOSPC;
@@ -385,28 +408,65 @@ void Writer::for_each_part(std::uint64_t from, std::uint64_t end, Action action)
     }
 }
 
-// Gives back the pages of the ring's free part. RankHead::first_byte tells readers that its bytes
-// are evicted.
+// A window is a part of the ring, in one piece, that holds any write.
+
+// Where the first window after a ring offset ends.
+std::uint64_t Writer::end_of_window_after(std::uint64_t offset) const {
+    const std::uint64_t ring = head_.ring_bytes.load(), in_lap = offset % ring;
+    return offset + max_bytes() + (in_lap + max_bytes() > ring ? ring - in_lap : 0);
+}
+
+// Where the last window before a ring offset begins.
+std::uint64_t Writer::window_before(std::uint64_t offset) const {
+    const std::uint64_t in_lap = offset % head_.ring_bytes.load();
+    return offset - max_bytes() - (in_lap < max_bytes() ? in_lap : 0);
+}
+
+// Gives back the pages of the ring's free part but a window, so that the writer can go on when
+// others take them. RankHead::first_byte tells readers that its bytes are evicted.
 void Writer::release_pages() {
-    const std::uint64_t from = next_ring_offset_.load(),
-                        end = head_.first_byte.load() + head_.ring_bytes.load();
+    const std::uint64_t ring = head_.ring_bytes.load(), prefaulted = head_.prefaulted.load();
+    std::uint64_t from = end_of_window_after(next_ring_offset_.load());
+    if (unpopulated_from_ < unpopulated_end_) from = std::min(from, unpopulated_from_);
+    if (prefaulted < ring) from = std::min(from, prefaulted);  // the ring's first lap
+    if (from < max_bytes()) return;
+    const std::uint64_t end = std::min(head_.first_byte.load(), window_before(from)) + ring;
     for_each_part(from, end,
                   [this](std::size_t begin, std::size_t bytes) { store_.release(begin, bytes); });
     unpopulated_from_ = from;
     unpopulated_end_ = end;
 }
 
-// Allocates the released pages up to the ring offset `end`, and 8 MiB more. Returns false if there
-// is no space.
+// Allocates the released pages up to the ring offset `end`, and 8 MiB more if there is so much.
+// Returns false if there is no space.
 bool Writer::populate_released_pages(std::uint64_t end) {
-    if (unpopulated_from_ >= unpopulated_end_) return true;
-    const std::uint64_t populate_end = std::min(end + prefault_step, unpopulated_end_);
-    int error = 0;
-    for_each_part(unpopulated_from_, populate_end, [&](std::size_t begin, std::size_t bytes) {
-        if (!error) error = store_.populate(begin, bytes);
-    });
-    if (error) return false;
-    unpopulated_from_ = populate_end;
+    if (unpopulated_from_ >= std::min(end, unpopulated_end_)) return true;
+    const std::uint64_t prefaulted = head_.prefaulted.load();
+    const bool in_first_lap = prefaulted < head_.ring_bytes.load();
+    for (const std::uint64_t more : {prefault_step, std::uint64_t{0}}) {
+        std::uint64_t populate_end = std::min(end + more, unpopulated_end_);
+        if (in_first_lap) populate_end = std::min(populate_end, prefaulted);
+        int error = 0;
+        for_each_part(unpopulated_from_, populate_end, [&](std::size_t begin, std::size_t bytes) {
+            if (!error) error = store_.populate(begin, bytes);
+        });
+        if (error) continue;
+        unpopulated_from_ = populate_end;
+        return true;
+    }
+    return false;
+}
+
+// Waits until all data are evicted, and goes on in the window before the released pages. Returns
+// false and sets error_ if they cannot be.
+bool Writer::return_to_window() {
+    while (head_.first_record.load() != head_.tail.load())
+        if (!evict() && (error_ || !wait_for_space())) return false;
+    const std::uint64_t ring = head_.ring_bytes.load();
+    next_ring_offset_ = window_before(unpopulated_from_) + ring;
+    unpopulated_from_ += ring;
+    unpopulated_end_ += ring;
+    head_.first_byte.store(next_ring_offset_.load());
     return true;
 }
 

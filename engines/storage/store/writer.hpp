@@ -4,10 +4,11 @@
 // first lap of the ring waits for page faults. The same thread maps the pages of the other ranks'
 // rings, which this rank may read. When the ring is full, the oldest data that are durable in their
 // file are evicted; when there are none, the writer waits for the drain and for fsync. On a device
-// that turns out to be full the ring becomes smaller.
+// that turns out to be full the ring becomes smaller; each rank has the least ring from the start.
 //
 // Drained data stay in the ring for readers. When the machine or the control group runs short of
-// memory, the thread evicts them and gives their pages back.
+// memory, the thread evicts them and gives their pages back, but those of a window: when others
+// have taken the memory, the writer waits until the window is free again and goes on there.
 #pragma once
 
 #include <pthread.h>
@@ -31,6 +32,9 @@ public:
     Writer(const Writer&) = delete;
     Writer& operator=(const Writer&) = delete;
 
+    // Takes the memory for the least ring, before any rank takes more. Returns ENOSPC if there is
+    // none: then the store is of no use.
+    int claim();
     // Prefaults this rank's ring for `seconds` at most; the thread prefaults the rest.
     void prefault(double seconds);
     // Maps the pages that the other ranks have prefaulted, for `seconds` at most; the thread maps
@@ -43,7 +47,7 @@ public:
 
     // Reserves space for a write and returns it; `ring_offset` is where it begins in the ring.
     // Waits for the file system as long as that takes. Null when the oldest data cannot be written
-    // to their file (see error()).
+    // to their file, or when more than max_bytes() are asked for and do not fit (see error()).
     char* reserve(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset);
     // Announces that the reserved space is about to be filled: the sequence of this write will be
     // later than now.
@@ -88,12 +92,15 @@ private:
     template <class Action>
     void for_each_part(std::uint64_t from, std::uint64_t end, Action action) const;
     bool populate_released_pages(std::uint64_t end);
+    std::uint64_t end_of_window_after(std::uint64_t offset) const;
+    std::uint64_t window_before(std::uint64_t offset) const;
+    bool return_to_window();
     char* reserve_space(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset);
     bool evict();  // evicts the oldest drained record; false: none may be evicted
     void evict_first(const Record& oldest, std::uint64_t position);
     bool wait_for_space();
     void request_sync_in_time();
-    bool prefault_until(std::uint64_t end);
+    bool prefault_until(std::uint64_t end, std::uint64_t step);
     bool map_next_step();
     bool needs_prefault() const;
     void wait_for_demand(std::uint64_t ns);
@@ -108,7 +115,8 @@ private:
     // release_drained().
     enum class Use : std::uint32_t { none, write, release };
     std::atomic<Use> use_{Use::none};
-    // Ring offsets: between them the pages may have been released.
+    // Ring offsets: between them the pages may have been released. Those of the window before the
+    // first are there.
     std::uint64_t unpopulated_from_ = 0, unpopulated_end_ = 0;
     std::string root_;  // prefix of /proc and /sys, for tests
     std::uint64_t memory_checked_ns_ = 0;

@@ -111,9 +111,6 @@ def in_shell(script: str, *arguments: object, **env: str) -> subprocess.Complete
 
 
 @needs_root
-@pytest.mark.acceptance(
-    "storage"
-)  # a rank that finds the memory taken by others has no ring: its writes fail at times
 def test_a_full_tmpfs_does_not_end_the_program(folder: Path, tmp_path: Path, shm: Path) -> None:
     program, file = mpi_program(folder, "filler", FILLER), tmp_path / "out"
     mount = f'mount -t tmpfs -o size=60m tmpfs {shm} && exec "$@"'
