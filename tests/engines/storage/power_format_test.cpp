@@ -169,7 +169,7 @@ TEST_CASE("a power failure finds the data of a ring that a full device has made 
     fill_device(layout.data_offset(0) + (10u << 20));
     writer.prefault(60);
     fill_device(0);
-    REQUIRE(store->head(0).ring_bytes == 8u << 20);
+    REQUIRE(store->head(0).ring_bytes == 10u << 20);
     for (std::uint64_t k = 1; k <= writes && problem.empty(); ++k) {
         unfinished = k;
         // The writer need not wait for a drain.
