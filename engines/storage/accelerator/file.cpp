@@ -76,9 +76,9 @@ int AcceleratedFile::update_shared_file_pointer(std::int64_t amount, bool set,
     return MPI_SUCCESS;
 }
 
-// A file lock on the bytes of a transfer in atomic mode, if the MPI library does the transfer
-// (`bypass_`). The MPI library has opened the file on MPI_COMM_SELF, so its own locks do not
-// exclude other ranks.
+// A file lock on the bytes of a transfer in atomic mode, whichever way it goes: through the store
+// it may go in several parts, and the MPI library has opened the file on MPI_COMM_SELF, so its own
+// locks do not exclude other ranks.
 //
 // These are locks of the open file description, because the MPI may close files of its own, which
 // would drop locks of the process. They are shifted by 2^62 bytes, because some MPIs lock the bytes
@@ -148,6 +148,8 @@ int AcceleratedFile::write_data(TransferStart start, const void* buffer, MPI_Cou
         code = write_directly(blocks, static_cast<const char*>(buffer), *memory, bytes);
     } else {
         std::lock_guard guard(job_->lock());
+        const RangeLock lock(*this, logical, bytes, F_WRLCK);
+        if (lock.code()) return lock.code();
         // This write needs a later sequence than all writes that this process may know of.
         if (spans_nodes() && !job_->directory().refresh_remote()) code = MPI_ERR_IO;
         else if (!memory->decoded) code = MPI_ERR_UNSUPPORTED_OPERATION;
@@ -163,20 +165,18 @@ int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
     const auto& slot = job_->store().file(slot_);
     std::vector<Record> records;
     for (std::int64_t done = 0; done < bytes;) {
-        // In atomic mode a write is published as a whole, however large.
-        const auto max_part = static_cast<std::int64_t>(atomic_ ? bytes : writer.max_bytes());
+        const auto max_part = static_cast<std::int64_t>(writer.max_bytes());
         std::int64_t part = std::min(bytes - done, max_part);
         BlockList blocks;
         for (;; part = std::max<std::int64_t>(1, part / 2)) {
             blocks.blocks.clear();
             append_blocks(*view_, displacement_, logical + done, part, blocks);
             if (blocks.blocks.size() <= writer.max_records()) break;
-            if (atomic_) return MPI_ERR_NO_SPACE;
         }
         std::uint64_t from = 0;
         char* to = writer.reserve(static_cast<std::size_t>(part), blocks.blocks.size(), from);
         // The ring may have become smaller.
-        if (!to && !atomic_ && part > static_cast<std::int64_t>(writer.max_bytes())) continue;
+        if (!to && part > static_cast<std::int64_t>(writer.max_bytes())) continue;
         if (!to) return mpi_error(writer.error() ? writer.error() : EIO);
         writer.begin_write();
         if (memory.contiguous) {
@@ -275,6 +275,8 @@ int AcceleratedFile::read(TransferStart start, void* buffer, MPI_Count count, MP
         return code;
     }
     std::lock_guard guard(job_->lock());
+    const RangeLock lock(*this, logical, bytes, F_RDLCK);
+    if (lock.code()) return lock.code();
     if (!refresh_directory()) return MPI_ERR_IO;
     const int code = read_blocks(logical, static_cast<char*>(buffer), *memory, bytes, *bytes_moved);
     if (start.kind == PositionKind::individual && *bytes_moved < bytes)

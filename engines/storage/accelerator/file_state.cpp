@@ -195,15 +195,14 @@ int AcceleratedFile::set_atomicity(int on) {
     int range[2] = {on != 0, -(on != 0)};
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, comm_);
     if (range[0] != -range[1]) return MPI_ERR_NOT_SAME;
-    // Within a node every transfer is atomic already: a write publishes its records at once, and a
-    // read reads the list of published records once.
-    if (on) synchronize();
-    if (on) leave_direct_route();
-    atomic_ = on;
-    if (on && !is_on_one_node_) {
-        if (const int code = enter_bypass()) return code;
+    if (on) {
+        synchronize();
+        leave_direct_route();
+        if (!is_on_one_node_)
+            if (const int code = enter_bypass()) return code;
         if (const int code = worst_error_class(comm_, open_for_locks())) return code;
     }
+    atomic_ = on;
     PMPI_Barrier(comm_);
     return MPI_SUCCESS;
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "mpiio/modes.hpp"
@@ -382,19 +383,21 @@ void overwriting() {
 }
 
 void atomic_mode() {
-    constexpr int n = 2000, rounds = 30;
     MPI_File file = open_file("atomic");
     EXPECT(MPI_File_set_atomicity(file, 1) == MPI_SUCCESS);
     int on = 0;
     MPI_File_get_atomicity(file, &on);
     EXPECT(on == 1);
-    for (int round = 0; round < rounds; ++round) {
-        std::vector<int> written(n, rank * rounds + round + 1), read(n);
-        MPI_File_write_at(file, 0, written.data(), n, MPI_INT, MPI_STATUS_IGNORE);
-        MPI_Status status;
-        MPI_File_read_at(file, 0, read.data(), n, MPI_INT, &status);
-        for (int value : read) EXPECT(value == read[0] && value > 0);
-    }
+    constexpr std::pair<int, int> transfers[] = {{2000, 30}, {6 << 20, 4}};  // up to 24 MiB
+    for (const auto& [n, rounds] : transfers)
+        for (int round = 0; round < rounds; ++round) {
+            std::vector<int> written(n, rank * rounds + round + 1), read(n);
+            EXPECT(MPI_File_write_at(file, 0, written.data(), n, MPI_INT, MPI_STATUS_IGNORE) ==
+                   MPI_SUCCESS);
+            EXPECT(MPI_File_read_at(file, 0, read.data(), n, MPI_INT, MPI_STATUS_IGNORE) ==
+                   MPI_SUCCESS);
+            EXPECT(read[0] > 0 && std::ranges::count(read, read[0]) == n);
+        }
     MPI_File_close(&file);
 }
 

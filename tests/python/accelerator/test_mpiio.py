@@ -99,6 +99,13 @@ def test_the_accelerator_passes_all_cases(mpi: str, ranks_per_node: str, data: P
     assert list(shm.iterdir()) == []  # the store was removed
 
 
+@pytest.mark.parametrize("mpi", TESTED)
+def test_a_transfer_larger_than_the_store_is_atomic(mpi: str, data: Path, shm: Path) -> None:
+    env = accelerated(mpi, shm, ASSAY_IO_SIZE=str(43_000_000))
+    result = run(mpi_command(mpi, 3, [str(PROGRAMS / f"mpiio-{mpi}"), str(data), "atomic-mode"], env))
+    assert outcomes_by_case(result) == {"atomic-mode": ""}, result.stdout + result.stderr
+
+
 @pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
 @pytest.mark.parametrize("mpi", TESTED)
 def test_calls_that_the_mode_of_the_file_forbids_fail(
