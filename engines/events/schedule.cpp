@@ -111,7 +111,7 @@ Plan Plan::from_text(std::string_view text, const std::string& file, int ranks) 
         const std::string location = fmt::format("{}, line {}", file, number + 1);
         std::vector<int> step = read_step(line, location, ranks);
         pairs.add(step, location);
-        plan.steps_.push_back(std::move(step));
+        plan.add(std::move(step));
     }
     pairs.require_all(file);
     return plan;
@@ -120,20 +120,26 @@ Plan Plan::from_text(std::string_view text, const std::string& file, int ranks) 
 Plan Plan::from_steps(std::vector<std::vector<int>> steps, const std::string& source, int ranks) {
     Plan plan;
     Pairs pairs(ranks);
-    for (std::size_t number = 0; number < steps.size(); ++number)
+    for (std::size_t number = 0; number < steps.size(); ++number) {
         pairs.add(steps[number], fmt::format("{}, step {}", source, number + 1));
+        plan.add(std::move(steps[number]));
+    }
     pairs.require_all(source);
-    plan.steps_ = std::move(steps);
     return plan;
+}
+
+void Plan::add(std::vector<int> to) {
+    std::vector<int> from(to.size(), no_rank);
+    for (std::size_t rank = 0; rank < to.size(); ++rank)
+        if (to[rank] != no_rank) from[static_cast<std::size_t>(to[rank])] = static_cast<int>(rank);
+    steps_.push_back({std::move(to), std::move(from)});
 }
 
 Steps Plan::of(int rank) const {
     Steps own;
-    for (const std::vector<int>& step : steps_) {
-        own.to.push_back(step[static_cast<std::size_t>(rank)]);
-        const auto source = std::ranges::find(step, rank);
-        own.from.push_back(source == step.end() ? no_rank
-                                                : static_cast<int>(source - step.begin()));
+    for (const Steps& step : steps_) {
+        own.to.push_back(step.to[static_cast<std::size_t>(rank)]);
+        own.from.push_back(step.from[static_cast<std::size_t>(rank)]);
     }
     return own;
 }

@@ -19,8 +19,8 @@ namespace assay::events {
 
 inline constexpr int no_rank = -1;
 
-// A plan as one rank follows it: in each step, whom it sends to and whom it receives from; no_rank:
-// nobody.
+// Whom is sent to and whom is received from, no_rank for nobody: by one rank in each step, or in
+// one step by each rank.
 struct Steps {
     std::vector<int> to, from;
 };
@@ -41,7 +41,9 @@ public:
     Steps of(int rank) const;
 
 private:
-    std::vector<std::vector<int>> steps_;
+    void add(std::vector<int> to);
+
+    std::vector<Steps> steps_;  // each of all ranks
 };
 
 class Schedule {
