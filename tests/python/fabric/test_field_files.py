@@ -1,7 +1,9 @@
-"""Files of the field: a node that did not answer, LIDs that overlap, no switch, ports without a cable, routers."""
+"""Files of the field: a node that did not answer, LIDs that overlap, no switch, ports without a cable, routers, odd
+descriptions, what OpenSM does not know, numbered tables."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,8 @@ from recorded import SIX, db_csv
 
 from assay.errors import UserError
 from assay.fabric import anonymous
-from assay.fabric.read import read_fabric
+from assay.fabric.read import read_fabric, read_tables
+from assay.fabric.topology import ROUTER
 
 
 def switch_and_two_hosts(first: str = "lid 1 lmc 0", second: str = "lid 9 lmc 0") -> str:
@@ -113,3 +116,50 @@ def test_a_file_with_nothing_but_a_message_says_so(message: str, tmp_path: Path)
     with pytest.raises(UserError, match="no node in it, only a message of the tool: ") as refused:
         read_fabric(tmp_path / "net.txt")
     assert message in refused.value.what
+
+
+def test_a_router_of_opensm_is_read(tmp_path: Path) -> None:
+    """OpenSM writes "Rt" where other tools write "RT"."""
+    text = (SIX / "opensm-subnet.lst").read_text().splitlines()
+    path = tmp_path / "opensm-subnet.lst"
+    path.write_text("\n".join(re.sub(r"CA(?= [^}]*\{node4\})", "Rt", line) for line in text))
+    assert read_fabric(path).host_kinds.count(ROUTER) == 1
+
+
+def test_a_rate_that_opensm_does_not_know_is_unknown(tmp_path: Path) -> None:
+    text = (SIX / "opensm-subnet.lst").read_text()
+    path = tmp_path / "opensm-subnet.lst"
+    path.write_text(text.replace("PHY=4x LOG=ACT SPD=2.5", "PHY=?? LOG=ACT SPD=??", 2))
+    fabric = read_fabric(path)
+    assert (fabric.link_width.tolist().count(0), fabric.link_speed.count("")) == (2, 2)
+    assert fabric.links == read_fabric(SIX / "opensm-subnet.lst").links
+
+
+@pytest.mark.parametrize(
+    "description", ['rack "4" node', '"node4"', 'a "b,c" d', "4\\", "# node, 4", '"', "node '4'"]
+)
+def test_a_description_between_quotes_is_read_as_the_node_gives_it(description: str, tmp_path: Path) -> None:
+    """ibdiagnet does not double the quotes within a description."""
+    path = tmp_path / "ibdiagnet2.db_csv"
+    path.write_text(db_csv(read_fabric(SIX / "topology.txt")).replace('"node4"', f'"{description}"'))
+    fabric = read_fabric(path)
+    assert description in fabric.host_texts and fabric.hosts == 6
+
+
+def test_a_quote_that_is_not_closed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ibdiagnet2.db_csv"
+    path.write_text(db_csv(read_fabric(SIX / "topology.txt")).replace('"node4"', '"node4'))
+    with pytest.raises(UserError, match=r":[0-9]+: a quote is not closed"):
+        read_fabric(path)
+
+
+def test_the_number_of_the_one_private_table_is_read(tmp_path: Path) -> None:
+    """Newer ibdiagnet numbers the tables of each switch from 0."""
+    fabric = read_fabric(SIX / "topology.txt")
+    head, text = "LID    : Port : Hops : Optimal", (SIX / "opensm.fdbs").read_text()
+    path = tmp_path / "ibdiagnet2.fdbs"
+    path.write_text(text.replace(head, f"PLFT_NUM: 0\n{head}"))
+    assert (read_tables(path, fabric).ports == read_tables(SIX / "opensm.fdbs", fabric).ports).all()
+    path.write_text(path.read_text().replace("PLFT_NUM: 0", "PLFT_NUM: 1", 1))
+    with pytest.raises(UserError, match="several private tables"):
+        read_tables(path, fabric)

@@ -78,7 +78,7 @@ READ = (
             r"^(#|(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=|(Switch|Ca|Rt)\s|Chassis|Non-Chassis)"
         ),
     ),
-    Kind("subnet.lst", "OpenSM's opensm-subnet.lst", _lines(r"^\{ (CA|SW|RT)"), _lines(r"^\{ ")),
+    Kind("subnet.lst", "OpenSM's opensm-subnet.lst", _lines(r"^\{ (CA|SW|R[Tt])"), _lines(r"^\{ ")),
     Kind("db_csv", "an ibdiagnet db_csv", _lines(r"^START_[A-Z_0-9]+[ \t\r]*$"), _lines(r"^(#|START_)")),
     Kind(
         "lfts",
