@@ -163,3 +163,13 @@ def test_the_number_of_the_one_private_table_is_read(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("PLFT_NUM: 0", "PLFT_NUM: 1", 1))
     with pytest.raises(UserError, match="several private tables"):
         read_tables(path, fabric)
+
+
+def test_lids_of_virtual_ports_are_named_as_a_reason(tmp_path: Path) -> None:
+    fabric, text = read_fabric(SIX / "topology.txt"), (SIX / "opensm.fdbs").read_text()
+    head = "dump_ucast_routes: Switch"
+    path = tmp_path / "ibdiagnet2.fdbs"
+    path.write_text(text.replace(f"\n{head}", f"\n0x0300 : 001  : 00   : yes\n{head}"))
+    with pytest.raises(UserError, match="LID 768 belongs to no port") as refused:
+        read_tables(path, fabric)
+    assert "both at the same time" in refused.value.fix and "virtual ports" in refused.value.fix
