@@ -114,3 +114,47 @@ def test_a_json_that_assay_cannot_measure_is_refused(
     with pytest.raises(UserError) as refused:
         h5bench(h5bench_file(write_json(tmp_path, *entries)))
     assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "params"),
+    [
+        ("NUM_PARTICLES=16 M", {}),
+        ("IO_OPERATION=WRITE", {"write": True}),
+        ("COLLECTIVE_DATA=Y", {"collective_data": True}),
+        ("COLLECTIVE_METADATA=n", {}),
+        ("FILE_PER_PROC=NO", {}),
+        ("SUBFILING=N", {}),
+        ("ALIGN=no", {}),
+        ("MODE=sync", {}),
+        ("EMULATED_COMPUTE_TIME_PER_TIMESTEP=4s", {"compute_time": 4.0}),
+        ("EMULATED_COMPUTE_TIME_PER_TIMESTEP=2", {"compute_time": 2.0}),
+        ("EMULATED_COMPUTE_TIME_PER_TIMESTEP=500 ms", {"compute_time": 0.5}),
+        ("EMULATED_COMPUTE_TIME_PER_TIMESTEP=2 min", {"compute_time": 120.0}),
+    ],
+)
+def test_a_setting_of_h5bench_means_what_it_means_there(setting: str, params: dict[str, object]) -> None:
+    assert h5bench(["DIM_1=8", setting]).params == {"dim_1": 8, **params}
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            ["NUM_PARTICLES=16 M"],
+            "NUM_PARTICLES without DIM_1 is one particle in h5bench; fix: write the number",
+        ),
+        (["IO_OPERATION=READ", "BENCHMARK_TYPE=write"], "one setting says write, another read"),
+        (["IO_OPERATION=APPEND"], "IO_OPERATION=APPEND is not supported; fix: IO_OPERATION=write or read"),
+        (["MODE=ASYNC"], "MODE=ASYNC is not supported; fix: MODE=SYNC"),
+        (["SUBFILING=YES"], "SUBFILING=YES is not supported; fix: SUBFILING=NO"),
+        (["EMULATED_COMPUTE_TIME_PER_TIMESTEP=500ms"], "is not a time; fix: e.g. '1 s' or '500 ms'"),
+        (["EMULATED_COMPUTE_TIME_PER_TIMESTEP=0,5 s"], "is not a time"),
+        (["EMULATED_COMPUTE_TIME_PER_TIMESTEP=-1 s"], "is not a time"),
+        (["EMULATED_COMPUTE_TIME_PER_TIMESTEP=nan"], "is not a time"),
+    ],
+)
+def test_a_setting_of_h5bench_that_nobody_can_mean_is_refused(settings: list[str], problem: str) -> None:
+    with pytest.raises(UserError) as refused:
+        h5bench(settings)
+    assert problem in str(refused.value)
