@@ -67,11 +67,15 @@ def test_lids_of_an_lmc_belong_to_one_port(tmp_path: Path) -> None:
     assert read_fabric(path).hosts == 2
 
 
-def test_hosts_without_a_switch_between_them_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("blank", ["", " "])
+def test_hosts_without_a_switch_between_them_are_named(blank: str, tmp_path: Path) -> None:
+    """ibnetdiscover writes a blank before the GUID of an adapter that is cabled to an adapter or router."""
     path = tmp_path / "net.txt"
     path.write_text(
-        f'Ca 1 "H-{2:016x}" # "a mlx5_0"\n[1](12) "H-{3:016x}"[1](13) # lid 1 lmc 0 "b mlx5_0" lid 2 4xHDR\n\n'
-        f'Ca 1 "H-{3:016x}" # "b mlx5_0"\n[1](13) "H-{2:016x}"[1](12) # lid 2 lmc 0 "a mlx5_0" lid 1 4xHDR\n'
+        f'Ca 1 "H-{2:016x}" # "a mlx5_0"\n'
+        f'[1](12) "H-{3:016x}"[1]{blank}(13) # lid 1 lmc 0 "b mlx5_0" lid 2 4xHDR\n\n'
+        f'Ca 1 "H-{3:016x}" # "b mlx5_0"\n'
+        f'[1](13) "H-{2:016x}"[1]{blank}(12) # lid 2 lmc 0 "a mlx5_0" lid 1 4xHDR\n'
     )
     with pytest.raises(UserError, match="a mlx5_0 and b mlx5_0 are cabled to each other: no switch"):
         read_fabric(path)
@@ -173,3 +177,18 @@ def test_lids_of_virtual_ports_are_named_as_a_reason(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="LID 768 belongs to no port") as refused:
         read_tables(path, fabric)
     assert "both at the same time" in refused.value.fix and "virtual ports" in refused.value.fix
+
+
+def test_output_that_is_grouped_by_chassis_is_read(tmp_path: Path) -> None:
+    """``ibnetdiscover -g``: headings, the place of a node after its GUIDs, and the number on the case of a port."""
+    text = (
+        switch_and_two_hosts().replace("[1] ", "[1][ext 7] ", 1).replace('"[1] # lid', '"[1][ext 7] # lid', 1)
+    )
+    grouped = (
+        "\nChassis 1 (guid 0x8f1)\nHostname: director\n\n# Spine Nodes\nvendid=0x8f1\n"
+        "sysimgguid=0x8f2\t\t# Chassis 1 (ISR 9288) slot 2\nswitchguid=0x1(1)\t# ISR9288 Spine 1 Chip 1\n"
+    )
+    path = tmp_path / "net.txt"
+    path.write_text(grouped + text.replace("\nCa 1", "\nNon-Chassis Nodes\n\nCa 1", 1))
+    fabric = read_fabric(path)
+    assert (fabric.hosts, fabric.switches, fabric.links) == (2, 1, 4)

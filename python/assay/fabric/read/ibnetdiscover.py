@@ -22,7 +22,7 @@ from assay.records.foreign.leading import DIRECT_ROUTE, HARMLESS
 _NODE = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,5})\s+"([SHR])-([0-9a-fA-F]{1,16})"\s*(?:#\s*"(.*)")?([^"]*)$')
 _END = re.compile(
     r"\[([0-9]{1,5})\](?:\[ext [0-9]+\])?(?:\(([0-9a-fA-F]{1,16})\))?\s+"
-    r'"([SHR])-([0-9a-fA-F]{1,16})"\[([0-9]{1,5})\](?:\[ext [0-9]+\])?(?:\([0-9a-fA-F]{1,16}\))?\s*(?:#\s*(.*))?$'
+    r'"([SHR])-([0-9a-fA-F]{1,16})"\[([0-9]{1,5})\](?:\[ext [0-9]+\])?(?:\s*\([0-9a-fA-F]{1,16}\))?\s*(?:#\s*(.*))?$'
 )
 _LID = re.compile(r"\blid ([0-9]{1,6})\b")
 _LMC = re.compile(r"\blmc ([0-7])\b")
@@ -32,7 +32,7 @@ _ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=0x[
 _MESSAGE = re.compile(
     r"(?:\S*\.c:[0-9]+;|\S*ib(?:warn|panic|error|netdiscover):|\S*\b(?:mad_rpc|_do_madrpc)\b)"
 )
-_OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b")  # headings of ibnetdiscover -g
+_OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b|Hostname: ")  # headings of ibnetdiscover -g
 
 
 def looks_like(head: str) -> bool:
