@@ -192,3 +192,28 @@ def test_output_that_is_grouped_by_chassis_is_read(tmp_path: Path) -> None:
     path.write_text(grouped + text.replace("\nCa 1", "\nNon-Chassis Nodes\n\nCa 1", 1))
     fabric = read_fabric(path)
     assert (fabric.hosts, fabric.switches, fabric.links) == (2, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("message", "where"),
+    [
+        (
+            "SubnGet(LFT) failed on switch 'leaf1' DR path slid 0; dlid 0; 0,1,19 Node GUID 0x200001; MAD status 0x6e",
+            "the node at the direct route 0,1,19 did not answer",
+        ),
+        ("ibwarn: [27] _do_madrpc: recv failed: Connection timed out", "recv failed: Connection timed out"),
+    ],
+)
+def test_a_switch_that_did_not_answer_makes_its_table_incomplete(
+    message: str, where: str, tmp_path: Path
+) -> None:
+    """``dump_fts > FILE 2>&1``: its entries are then those of other LIDs."""
+    fabric, lines = read_fabric(SIX / "topology.txt"), (SIX / "fts.txt").read_text().splitlines()
+    path = tmp_path / "fts.txt"
+    path.write_text("\n".join([*lines[:5], message, *lines[5:]]))
+    with pytest.raises(UserError, match=r":6: .*may be incomplete") as refused:
+        read_tables(path, fabric)
+    assert where in refused.value.what and refused.value.fix.endswith("take the file anew")
+    greeting = 'ibwarn: [3141] sim_connect: attached as client 1 at node "leaf1"'
+    path.write_text("\n".join([*lines[:5], greeting, *lines[5:]]))
+    assert (read_tables(path, fabric).ports == read_tables(SIX / "fts.txt", fabric).ports).all()
