@@ -81,6 +81,26 @@ def test_mdtest_has_the_numbers_of_ior() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("-n 10 -C", "-C is not supported: create alone"),
+        ("-n 10 -z 2 -b 3 -I 5", "-z is not supported: a tree of directories (depth)"),
+        ("-n 10 -P -x status", "-x is not supported: a status file of the stonewall"),
+        ("-n 10 -d a@b", "-d a@b: mdtest uses several directories"),
+        ("-n 10 --gpuDirect", "unrecognized arguments: --gpuDirect"),
+    ],
+)
+def test_an_option_of_mdtest_without_a_counterpart_is_named(words: str, problem: str) -> None:
+    with pytest.raises(UserError) as refused:
+        mdtest(words.split())
+    assert problem in str(refused.value)
+
+
+def test_options_of_the_text_of_mdtest_change_nothing() -> None:
+    assert mdtest(["-n", "10", "-v", "-v", "-P", "-Z", "-V=2"]).params == {"items": 10}
+
+
 def entry(kind: str, **settings: str) -> dict[str, object]:
     values = {"TIMESTEPS": "2", "DIM_1": "4 K", "MODE": "SYNC", "COLLECTIVE_DATA": "YES", **settings}
     return {"benchmark": kind, "file": "x.h5", "configuration": values}
