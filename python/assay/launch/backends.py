@@ -16,7 +16,18 @@ from assay.records.memory import unescape
 # Local file systems. Parallel and remote ones (Lustre, NFS, GPFS) cannot hold a store.
 LOCAL = {"ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "zfs"}
 # Mount points that are not used for data.
-NOT_FOR_DATA = ("/boot", "/etc", "/run", "/proc", "/sys", "/dev/pts", "/snap", "/usr")
+NOT_FOR_DATA = (
+    "/boot",
+    "/etc",
+    "/run",
+    "/proc",
+    "/sys",
+    "/dev/pts",
+    "/snap",
+    "/usr",
+    "/var/run",
+    "/var/lock",
+)
 
 
 class Backend(Struct):
@@ -50,11 +61,14 @@ def _devices() -> list[Backend]:
             size = int((device / "size").read_text())
         except (OSError, ValueError):
             continue
-        devices.append(Backend(path, "devdax", size, size, True, _device_hindrance(path)))
+        driver = (device / "driver").resolve().name
+        devices.append(Backend(path, "devdax", size, size, True, _device_hindrance(path, driver)))
     return devices
 
 
-def _device_hindrance(path: str) -> str:
+def _device_hindrance(path: str, driver: str) -> str:
+    if driver == "kmem":
+        return f"the system's memory (to change: daxctl reconfigure-device --mode=devdax {Path(path).name})"
     device = _root() / path.lstrip("/")
     try:
         if not stat.S_ISCHR(device.stat().st_mode):
@@ -102,4 +116,5 @@ def _mounts() -> list[Backend]:
 
 
 def _is_for_programs(path: str) -> bool:
-    return any(path == folder or path.startswith(f"{folder}/") for folder in NOT_FOR_DATA)
+    """In a container /dev itself is a tmpfs; /dev/shm is for data."""
+    return path == "/dev" or any(path == folder or path.startswith(f"{folder}/") for folder in NOT_FOR_DATA)

@@ -1,4 +1,5 @@
-"""Places for a store as /proc/mounts lists them: names with blanks, names that are not UTF-8, folders of the system."""
+"""Places for a store as /proc/mounts and /sys list them: names with blanks, names that are not UTF-8, folders of the
+system, persistent memory that the system uses."""
 
 from __future__ import annotations
 
@@ -49,3 +50,25 @@ def test_a_name_that_begins_like_a_folder_of_the_system_is_none(
 
 def test_a_line_that_is_cut_short_is_no_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert planted(tmp_path, monkeypatch, b"tmpfs /dev/shm\n") == {}
+
+
+def test_the_folder_of_devices_is_no_place_for_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = b"tmpfs /dev tmpfs rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n"
+    assert planted(tmp_path, monkeypatch, mounts) == {"/dev/shm": ""}
+
+
+@pytest.mark.parametrize(
+    ("driver", "reason"), [("kmem", "the system's memory"), ("device_dax", "no such device")]
+)
+def test_persistent_memory_that_the_system_uses_is_named(
+    driver: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = tmp_path / "sys/bus/dax/devices/dax1.4"
+    device.mkdir(parents=True)
+    (tmp_path / "sys/bus/dax/drivers" / driver).mkdir(parents=True)
+    (device / "driver").symlink_to(f"../../drivers/{driver}")
+    (device / "size").write_text("1073741824\n")
+    (hindrance,) = planted(tmp_path, monkeypatch, b"").values()
+    assert hindrance.startswith(reason)
