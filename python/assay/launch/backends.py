@@ -11,10 +11,23 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from assay.records.memory import unescape
+
 # Local file systems. Parallel and remote ones (Lustre, NFS, GPFS) cannot hold a store.
 LOCAL = {"ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "zfs"}
 # Mount points that are not used for data.
-NOT_FOR_DATA = ("/boot", "/etc", "/run", "/proc", "/sys", "/dev/pts", "/snap", "/usr")
+NOT_FOR_DATA = (
+    "/boot",
+    "/etc",
+    "/run",
+    "/proc",
+    "/sys",
+    "/dev/pts",
+    "/snap",
+    "/usr",
+    "/var/run",
+    "/var/lock",
+)
 
 
 class Backend(Struct):
@@ -48,11 +61,14 @@ def _devices() -> list[Backend]:
             size = int((device / "size").read_text())
         except (OSError, ValueError):
             continue
-        devices.append(Backend(path, "devdax", size, size, True, _device_hindrance(path)))
+        driver = (device / "driver").resolve().name
+        devices.append(Backend(path, "devdax", size, size, True, _device_hindrance(path, driver)))
     return devices
 
 
-def _device_hindrance(path: str) -> str:
+def _device_hindrance(path: str, driver: str) -> str:
+    if driver == "kmem":
+        return f"the system's memory (to change: daxctl reconfigure-device --mode=devdax {Path(path).name})"
     device = _root() / path.lstrip("/")
     try:
         if not stat.S_ISCHR(device.stat().st_mode):
@@ -67,12 +83,15 @@ def _device_hindrance(path: str) -> str:
 def _mounts() -> list[Backend]:
     mounts: dict[str, Backend] = {}
     try:
-        lines = (_root() / "proc/mounts").read_text().splitlines()
+        lines = (_root() / "proc/mounts").read_text(errors="surrogateescape").split("\n")
     except OSError:
         return []
     for line in lines:
-        device, path, kind, options = line.split()[:4]
-        if path.startswith(NOT_FOR_DATA) or (kind != "tmpfs" and kind not in LOCAL):
+        fields = line.split(" ")
+        if len(fields) < 4:
+            continue
+        device, path, kind, options = map(unescape, fields[:4])
+        if _is_for_programs(path) or (kind != "tmpfs" and kind not in LOCAL):
             continue
         try:
             statvfs = os.statvfs(path)
@@ -89,5 +108,13 @@ def _mounts() -> list[Backend]:
             hindrance = "mounted read-only"
         elif not os.access(path, os.W_OK):
             hindrance = "no permission to write"
-        mounts[device if kind != "tmpfs" else path] = Backend(path, name, size, free, dax, hindrance)
+        shown = os.fsencode(path).decode(errors="replace")
+        if shown != path:
+            hindrance = "its name is not UTF-8"
+        mounts[device if kind != "tmpfs" else path] = Backend(shown, name, size, free, dax, hindrance)
     return list(mounts.values())
+
+
+def _is_for_programs(path: str) -> bool:
+    """In a container /dev itself is a tmpfs; /dev/shm is for data."""
+    return path == "/dev" or any(path == folder or path.startswith(f"{folder}/") for folder in NOT_FOR_DATA)

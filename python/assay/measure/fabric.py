@@ -12,7 +12,7 @@ from assay.fabric import Fabric, Routes, cables, conflicts, faults, picture
 from assay.fabric.names import is_usable
 from assay.fabric.remedies.slurm import fold
 from assay.fabric.schedules import Schedule
-from assay.fabric.topology import Ints
+from assay.fabric.topology import ROUTER, Ints
 from assay.launch.engines import MeasurementDescription, Metric, Parameter
 from assay.records.schema import AnyRecord, Context, Flows, Measurement, Scalar, Subject, Summary
 
@@ -121,6 +121,7 @@ def describe_fabric(fabric: Fabric, routes: Routes | None) -> Context:
             "fabric.hosts": len(fabric.ports_of) + len(unnamed),
             "fabric.ports": int(fabric.is_host.sum()),
             "fabric.aggregation_nodes": int(fabric.is_aggregation.sum()),
+            "fabric.router_ports": fabric.host_kinds.count(ROUTER),
             "fabric.unnamed_ports": len(unnamed),
             "fabric.unnamed": "; ".join(unnamed[:MAX_PLACES]),
             "fabric.switches": fabric.switches,

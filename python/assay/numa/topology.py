@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +42,12 @@ class Topology:
 
 
 def synthetic(text: str) -> Topology:
-    """Raises UserError for a string that hwloc does not read, and where there is no hwloc."""
+    """Raises UserError for a string that hwloc does not read, a file, and where there is no hwloc."""
+    if text.endswith(".xml") or os.path.isfile(text):
+        raise UserError(
+            f"'{text[:60]}' is a file, not a synthetic string",
+            f"give what 'lstopo -i {text[:60]} --of synthetic --no-io' prints",
+        )
     size = math.prod(int(number) for number in re.findall(r":\s*(\d{1,9})", text))
     if len(text) > MAX_LENGTH or size > MAX_OBJECTS or re.search(r"\d{10}|\0", text):
         raise UserError(f"the topology '{text[:60]}' is too large", f"at most {MAX_OBJECTS} processors")

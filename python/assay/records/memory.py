@@ -58,7 +58,7 @@ def _mounts(root: Path, group: PurePosixPath, is_unified: bool) -> list[tuple[st
         fields, _, rest = line.partition(" - ")
         if len(fields.split(" ")) < 6 or len(rest.split(" ")) < 3:
             continue
-        part, point = map(_unescape, fields.split(" ")[3:5])
+        part, point = map(unescape, fields.split(" ")[3:5])
         kind, _, options = rest.split(" ")[:3]
         if kind == "cgroup2" if is_unified else kind == "cgroup" and "memory" in options.split(","):
             mounts.append((PurePosixPath(part), point))
@@ -74,8 +74,8 @@ def _mounts(root: Path, group: PurePosixPath, is_unified: bool) -> list[tuple[st
     )
 
 
-def _unescape(path: str) -> str:
-    """A path of mountinfo, where the kernel writes a space as "\\040"."""
+def unescape(path: str) -> str:
+    """A path of mountinfo or mounts, where the kernel writes a space as "\\040"."""
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), path)
 
 

@@ -50,15 +50,17 @@ def show_fabric(console: Console, records: Iterable[AnyRecord]) -> None:
 
 
 def _nodes(facts: Mapping[str, object]) -> str:
-    """Hosts, with their ports where some have several, and aggregation nodes where there are any."""
-    ports, aggregation = (
+    """Hosts, with their ports where some have several, and what else has end ports."""
+    ports, aggregation, routers = (
         facts.get("fabric.ports", facts["fabric.hosts"]),
         facts.get("fabric.aggregation_nodes"),
+        facts.get("fabric.router_ports"),
     )
     return (
         f"{facts['fabric.hosts']} hosts"
         + (f" with {ports} ports" if ports != facts["fabric.hosts"] else "")
         + (f", {aggregation} aggregation nodes" if aggregation else "")
+        + (f", {routers} ports of routers and gateways" if routers else "")
     )
 
 

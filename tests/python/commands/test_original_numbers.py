@@ -81,6 +81,26 @@ def test_mdtest_has_the_numbers_of_ior() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        ("-n 10 -C", "-C is not supported: create alone"),
+        ("-n 10 -z 2 -b 3 -I 5", "-z is not supported: a tree of directories (depth)"),
+        ("-n 10 -P -x status", "-x is not supported: a status file of the stonewall"),
+        ("-n 10 -d a@b", "-d a@b: mdtest uses several directories"),
+        ("-n 10 --gpuDirect", "unrecognized arguments: --gpuDirect"),
+    ],
+)
+def test_an_option_of_mdtest_without_a_counterpart_is_named(words: str, problem: str) -> None:
+    with pytest.raises(UserError) as refused:
+        mdtest(words.split())
+    assert problem in str(refused.value)
+
+
+def test_options_of_the_text_of_mdtest_change_nothing() -> None:
+    assert mdtest(["-n", "10", "-v", "-v", "-P", "-Z", "-V=2"]).params == {"items": 10}
+
+
 def entry(kind: str, **settings: str) -> dict[str, object]:
     values = {"TIMESTEPS": "2", "DIM_1": "4 K", "MODE": "SYNC", "COLLECTIVE_DATA": "YES", **settings}
     return {"benchmark": kind, "file": "x.h5", "configuration": values}
@@ -113,4 +133,48 @@ def test_a_json_that_assay_cannot_measure_is_refused(
 ) -> None:
     with pytest.raises(UserError) as refused:
         h5bench(h5bench_file(write_json(tmp_path, *entries)))
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "params"),
+    [
+        ("NUM_PARTICLES=16 M", {}),
+        ("IO_OPERATION=WRITE", {"write": True}),
+        ("COLLECTIVE_DATA=Y", {"collective_data": True}),
+        ("COLLECTIVE_METADATA=n", {}),
+        ("FILE_PER_PROC=NO", {}),
+        ("SUBFILING=N", {}),
+        ("ALIGN=no", {}),
+        ("MODE=sync", {}),
+        ("EMULATED_COMPUTE_TIME_PER_TIMESTEP=4s", {"compute_time": 4.0}),
+        ("EMULATED_COMPUTE_TIME_PER_TIMESTEP=2", {"compute_time": 2.0}),
+        ("EMULATED_COMPUTE_TIME_PER_TIMESTEP=500 ms", {"compute_time": 0.5}),
+        ("EMULATED_COMPUTE_TIME_PER_TIMESTEP=2 min", {"compute_time": 120.0}),
+    ],
+)
+def test_a_setting_of_h5bench_means_what_it_means_there(setting: str, params: dict[str, object]) -> None:
+    assert h5bench(["DIM_1=8", setting]).params == {"dim_1": 8, **params}
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (
+            ["NUM_PARTICLES=16 M"],
+            "NUM_PARTICLES without DIM_1 is one particle in h5bench; fix: write the number",
+        ),
+        (["IO_OPERATION=READ", "BENCHMARK_TYPE=write"], "one setting says write, another read"),
+        (["IO_OPERATION=APPEND"], "IO_OPERATION=APPEND is not supported; fix: IO_OPERATION=write or read"),
+        (["MODE=ASYNC"], "MODE=ASYNC is not supported; fix: MODE=SYNC"),
+        (["SUBFILING=YES"], "SUBFILING=YES is not supported; fix: SUBFILING=NO"),
+        (["EMULATED_COMPUTE_TIME_PER_TIMESTEP=500ms"], "is not a time; fix: e.g. '1 s' or '500 ms'"),
+        (["EMULATED_COMPUTE_TIME_PER_TIMESTEP=0,5 s"], "is not a time"),
+        (["EMULATED_COMPUTE_TIME_PER_TIMESTEP=-1 s"], "is not a time"),
+        (["EMULATED_COMPUTE_TIME_PER_TIMESTEP=nan"], "is not a time"),
+    ],
+)
+def test_a_setting_of_h5bench_that_nobody_can_mean_is_refused(settings: list[str], problem: str) -> None:
+    with pytest.raises(UserError) as refused:
+        h5bench(settings)
     assert problem in str(refused.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,13 @@ def test_the_check_shows_the_rates_of_cables(capsys: pytest.CaptureFixture[str])
     assert "most cables: to hosts 4x SDR, between switches 4x SDR; what the ports support is unknown" in text
     assert main(["fabric", "check", "--fat-tree", "radix=8,rate=2xHDR", "-o", "model"]) == 0
     assert "most cables: to hosts 2x HDR, between switches 2x HDR\n" in capsys.readouterr().out
+
+
+def test_the_check_counts_ports_of_routers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    routed = (SIX / "topology.txt").read_text().replace("H-0000000000100008", "R-0000000000100008")  # node4
+    (tmp_path / "net.txt").write_text(re.sub(r'Ca(\s+[0-9]+ "R-)', r"Rt\1", routed))
+    assert main(["fabric", "check", "--fabric", str(tmp_path / "net.txt"), "--routing", "min-hop"]) == 0
+    assert ": 5 hosts, 1 ports of routers and gateways, " in capsys.readouterr().out
 
 
 def test_a_check_without_tables_judges_the_cables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,9 @@
-"""Files of the field: a node that did not answer, LIDs that overlap, no switch, ports without a cable, routers."""
+"""Files of the field: a node that did not answer, LIDs that overlap, no switch, ports without a cable, routers, odd
+descriptions, what OpenSM does not know, numbered tables."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,8 @@ from recorded import SIX, db_csv
 
 from assay.errors import UserError
 from assay.fabric import anonymous
-from assay.fabric.read import read_fabric
+from assay.fabric.read import read_fabric, read_tables
+from assay.fabric.topology import ROUTER
 
 
 def switch_and_two_hosts(first: str = "lid 1 lmc 0", second: str = "lid 9 lmc 0") -> str:
@@ -64,11 +67,15 @@ def test_lids_of_an_lmc_belong_to_one_port(tmp_path: Path) -> None:
     assert read_fabric(path).hosts == 2
 
 
-def test_hosts_without_a_switch_between_them_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("blank", ["", " "])
+def test_hosts_without_a_switch_between_them_are_named(blank: str, tmp_path: Path) -> None:
+    """ibnetdiscover writes a blank before the GUID of an adapter that is cabled to an adapter or router."""
     path = tmp_path / "net.txt"
     path.write_text(
-        f'Ca 1 "H-{2:016x}" # "a mlx5_0"\n[1](12) "H-{3:016x}"[1](13) # lid 1 lmc 0 "b mlx5_0" lid 2 4xHDR\n\n'
-        f'Ca 1 "H-{3:016x}" # "b mlx5_0"\n[1](13) "H-{2:016x}"[1](12) # lid 2 lmc 0 "a mlx5_0" lid 1 4xHDR\n'
+        f'Ca 1 "H-{2:016x}" # "a mlx5_0"\n'
+        f'[1](12) "H-{3:016x}"[1]{blank}(13) # lid 1 lmc 0 "b mlx5_0" lid 2 4xHDR\n\n'
+        f'Ca 1 "H-{3:016x}" # "b mlx5_0"\n'
+        f'[1](13) "H-{2:016x}"[1]{blank}(12) # lid 2 lmc 0 "a mlx5_0" lid 1 4xHDR\n'
     )
     with pytest.raises(UserError, match="a mlx5_0 and b mlx5_0 are cabled to each other: no switch"):
         read_fabric(path)
@@ -113,3 +120,100 @@ def test_a_file_with_nothing_but_a_message_says_so(message: str, tmp_path: Path)
     with pytest.raises(UserError, match="no node in it, only a message of the tool: ") as refused:
         read_fabric(tmp_path / "net.txt")
     assert message in refused.value.what
+
+
+def test_a_router_of_opensm_is_read(tmp_path: Path) -> None:
+    """OpenSM writes "Rt" where other tools write "RT"."""
+    text = (SIX / "opensm-subnet.lst").read_text().splitlines()
+    path = tmp_path / "opensm-subnet.lst"
+    path.write_text("\n".join(re.sub(r"CA(?= [^}]*\{node4\})", "Rt", line) for line in text))
+    assert read_fabric(path).host_kinds.count(ROUTER) == 1
+
+
+def test_a_rate_that_opensm_does_not_know_is_unknown(tmp_path: Path) -> None:
+    text = (SIX / "opensm-subnet.lst").read_text()
+    path = tmp_path / "opensm-subnet.lst"
+    path.write_text(text.replace("PHY=4x LOG=ACT SPD=2.5", "PHY=?? LOG=ACT SPD=??", 2))
+    fabric = read_fabric(path)
+    assert (fabric.link_width.tolist().count(0), fabric.link_speed.count("")) == (2, 2)
+    assert fabric.links == read_fabric(SIX / "opensm-subnet.lst").links
+
+
+@pytest.mark.parametrize(
+    "description", ['rack "4" node', '"node4"', 'a "b,c" d', "4\\", "# node, 4", '"', "node '4'"]
+)
+def test_a_description_between_quotes_is_read_as_the_node_gives_it(description: str, tmp_path: Path) -> None:
+    """ibdiagnet does not double the quotes within a description."""
+    path = tmp_path / "ibdiagnet2.db_csv"
+    path.write_text(db_csv(read_fabric(SIX / "topology.txt")).replace('"node4"', f'"{description}"'))
+    fabric = read_fabric(path)
+    assert description in fabric.host_texts and fabric.hosts == 6
+
+
+def test_a_quote_that_is_not_closed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ibdiagnet2.db_csv"
+    path.write_text(db_csv(read_fabric(SIX / "topology.txt")).replace('"node4"', '"node4'))
+    with pytest.raises(UserError, match=r":[0-9]+: a quote is not closed"):
+        read_fabric(path)
+
+
+def test_the_number_of_the_one_private_table_is_read(tmp_path: Path) -> None:
+    """Newer ibdiagnet numbers the tables of each switch from 0."""
+    fabric = read_fabric(SIX / "topology.txt")
+    head, text = "LID    : Port : Hops : Optimal", (SIX / "opensm.fdbs").read_text()
+    path = tmp_path / "ibdiagnet2.fdbs"
+    path.write_text(text.replace(head, f"PLFT_NUM: 0\n{head}"))
+    assert (read_tables(path, fabric).ports == read_tables(SIX / "opensm.fdbs", fabric).ports).all()
+    path.write_text(path.read_text().replace("PLFT_NUM: 0", "PLFT_NUM: 1", 1))
+    with pytest.raises(UserError, match="several private tables"):
+        read_tables(path, fabric)
+
+
+def test_lids_of_virtual_ports_are_named_as_a_reason(tmp_path: Path) -> None:
+    fabric, text = read_fabric(SIX / "topology.txt"), (SIX / "opensm.fdbs").read_text()
+    head = "dump_ucast_routes: Switch"
+    path = tmp_path / "ibdiagnet2.fdbs"
+    path.write_text(text.replace(f"\n{head}", f"\n0x0300 : 001  : 00   : yes\n{head}"))
+    with pytest.raises(UserError, match="LID 768 belongs to no port") as refused:
+        read_tables(path, fabric)
+    assert "both at the same time" in refused.value.fix and "virtual ports" in refused.value.fix
+
+
+def test_output_that_is_grouped_by_chassis_is_read(tmp_path: Path) -> None:
+    """``ibnetdiscover -g``: headings, the place of a node after its GUIDs, and the number on the case of a port."""
+    text = (
+        switch_and_two_hosts().replace("[1] ", "[1][ext 7] ", 1).replace('"[1] # lid', '"[1][ext 7] # lid', 1)
+    )
+    grouped = (
+        "\nChassis 1 (guid 0x8f1)\nHostname: director\n\n# Spine Nodes\nvendid=0x8f1\n"
+        "sysimgguid=0x8f2\t\t# Chassis 1 (ISR 9288) slot 2\nswitchguid=0x1(1)\t# ISR9288 Spine 1 Chip 1\n"
+    )
+    path = tmp_path / "net.txt"
+    path.write_text(grouped + text.replace("\nCa 1", "\nNon-Chassis Nodes\n\nCa 1", 1))
+    fabric = read_fabric(path)
+    assert (fabric.hosts, fabric.switches, fabric.links) == (2, 1, 4)
+
+
+@pytest.mark.parametrize(
+    ("message", "where"),
+    [
+        (
+            "SubnGet(LFT) failed on switch 'leaf1' DR path slid 0; dlid 0; 0,1,19 Node GUID 0x200001; MAD status 0x6e",
+            "the node at the direct route 0,1,19 did not answer",
+        ),
+        ("ibwarn: [27] _do_madrpc: recv failed: Connection timed out", "recv failed: Connection timed out"),
+    ],
+)
+def test_a_switch_that_did_not_answer_makes_its_table_incomplete(
+    message: str, where: str, tmp_path: Path
+) -> None:
+    """``dump_fts > FILE 2>&1``: its entries are then those of other LIDs."""
+    fabric, lines = read_fabric(SIX / "topology.txt"), (SIX / "fts.txt").read_text().splitlines()
+    path = tmp_path / "fts.txt"
+    path.write_text("\n".join([*lines[:5], message, *lines[5:]]))
+    with pytest.raises(UserError, match=r":6: .*may be incomplete") as refused:
+        read_tables(path, fabric)
+    assert where in refused.value.what and refused.value.fix.endswith("take the file anew")
+    greeting = 'ibwarn: [3141] sim_connect: attached as client 1 at node "leaf1"'
+    path.write_text("\n".join([*lines[:5], greeting, *lines[5:]]))
+    assert (read_tables(path, fabric).ports == read_tables(SIX / "fts.txt", fabric).ports).all()

@@ -209,7 +209,7 @@ def test_a_refused_file_is_one_line(
         (["-D", "-a", "mpiio"], "MPI-IO has no directories"),
         (["-w", "8k", "-e", "4k"], "-e 4096: all of a file is read; fix: give -e the size of -w"),
         (["-n", "0"], "items"),
-        (["-z", "3"], "unrecognized arguments: -z 3"),
+        (["-z", "3"], "-z is not supported: a tree of directories"),
         (["-d", "/proc/nowhere"], "cannot make the directory /proc/nowhere/assay-metadata"),
     ],
 )

@@ -44,6 +44,15 @@ def test_a_bad_topology_is_refused(text: str, message: str) -> None:
         synthetic(text)
 
 
+def test_a_file_is_not_taken_for_a_synthetic_string(tmp_path: Path) -> None:
+    """Of a machine people have the file of lstopo."""
+    (tmp_path / "machine").write_text("<topology/>")
+    for name in ("other.xml", "machine"):
+        with pytest.raises(UserError, match="is a file") as refused:
+            synthetic(str(tmp_path / name))
+        assert "--of synthetic" in refused.value.fix
+
+
 @pytest.mark.parametrize("nodes", [1, 2, 4])
 def test_serial_initialisation_is_remote_on_more_nodes(nodes: int) -> None:
     """All pages lie on the main thread's node: all uses by the others are remote."""

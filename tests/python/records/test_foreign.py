@@ -137,7 +137,23 @@ def test_a_text_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
         (b"PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\nall* up 1 n1\n", "the output of sinfo"),
         (b'{"version": 1, "execution": {"R_lite": []}}\n', "a resource set of Flux"),
         (b"# OSU MPI Bandwidth Test v7.3\n", "the output of an OSU benchmark"),
+        (
+            b"# OSU MPI Multiple Bandwidth / Message Rate Test v5.7\n1 6.3 23\n",
+            "the output of an OSU benchmark",
+        ),
+        (b"# OSU MPI_Put latency Test\n# Window creation: x\n", "the output of an OSU benchmark"),
+        (b"# OSU MPI Bandwidth Test (Version 2.2)\n1 0.4\n", "the output of an OSU benchmark"),
+        (b"# nThread 1 nGpus 8 minBytes 8 maxBytes 8 step: 2(factor)\n", "the output of nccl-tests"),
+        (b"Connecting to host 10.0.0.1, port 5201\n", "the text of iperf"),
         (b"IOR-4.0.0: MPI Coordinated Test of Parallel I/O\n", "the output of IOR"),
+        (b"access,bw(MiB/s),IOPS,Latency,block(KiB)\nwrite,1,2,3,4\n", "the output of IOR"),
+        (b'{\n  "Version": "4.0.0",\n  "Command line": "ior -w",\n  "tests": []\n}\n', "the JSON of IOR"),
+        (b"=====  Performance Results  =====\nTotal number of ranks: 4\n", "the output of h5bench"),
+        (b"metric, value, unit\noperation, write,\nranks, 16,\n", "the output of h5bench"),
+        (b"IO500 version io500-isc22 (standard)\n", "the output of IO500"),
+        (b"j: (g=0): rw=read, bs=(R) 4096B-4096B\nfio-3.28\n", "the text of fio"),
+        (b"HPCG-Benchmark version=3.1\nRelease date=x\n", "the output of HPCG"),
+        (b"             node0    node1\nnuma_hit     765        921\n", "the output of numastat"),
         (b"3.41\0\0\0\0" + (6567223).to_bytes(8, "little"), "a log of Darshan"),
         (b"desc: (none)\ncmd: ./a\ntime_unit: i\n", "a profile of massif"),
         (b'{"run": {"tool": "malt", "formatVersion": 1.3}}', "a profile of MALT"),
@@ -148,6 +164,11 @@ def test_another_file_is_refused_by_its_name(tmp_path: Path, content: bytes, nam
     with pytest.raises(UserError) as refused:
         read_text(written(tmp_path, content), HOSTS)
     assert name in str(refused.value) and refused.value.fix
+
+
+@pytest.mark.parametrize("comment", ["# OSU cluster, test nodes", "# IO500 nodes", "# iperf: n[0-3] listen"])
+def test_a_comment_about_a_benchmark_is_not_its_output(tmp_path: Path, comment: str) -> None:
+    assert read_text(written(tmp_path, f"{comment}\nn[0-3]\n".encode()), HOSTS).endswith("n[0-3]\n")
 
 
 def test_a_file_of_the_wanted_kind_is_read(tmp_path: Path) -> None:

@@ -1,7 +1,12 @@
-"""Parses the settings of h5bench: KEY=VALUE, a file of them, its JSON, or its command lines."""
+"""Parses the settings of h5bench: KEY=VALUE, a file of them, its JSON, or its command lines.
+
+A setting means what it means in h5bench (commons/h5bench_util.c). Where that is not what its author can mean, it is
+refused: "500ms" without a blank is 500 s there, and NUM_PARTICLES without DIM_1 is one particle.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +21,8 @@ H5BENCH_HELP = """h5bench's own settings, as KEY=VALUE or in a file of them (--c
 FILE_PATTERN (CONTIG|INTERLEAVED), READ_OPTION (FULL|PARTIAL|STRIDED), TO_READ_NUM_PARTICLES,
 STRIDE_SIZE, BLOCK_SIZE, TIMESTEPS, COLLECTIVE_DATA, COLLECTIVE_METADATA, NUM_DIMS, DIM_1, DIM_2,
 DIM_3, EMULATED_COMPUTE_TIME_PER_TIMESTEP, CSV_FILE (as --h5bench-csv), BENCHMARK_TYPE=write|read
-(default: both), FILE (Assay's own: kept). Async I/O and compression are not measured.
+or IO_OPERATION=WRITE|READ (default: both), FILE (Assay's own: kept). NUM_PARTICLES changes nothing,
+as in h5bench: DIM_1 to DIM_3 count. Async I/O and compression are not measured.
 h5bench's command lines follow '--': h5bench_write CONFIG FILE, h5bench_read CONFIG FILE."""
 
 SETTINGS = Wanted(
@@ -41,9 +47,14 @@ H5BENCH_CHOICES = {
 # Settings of h5bench's samples that need no action here.
 H5BENCH_ACCEPTED = {
     "MODE": ("SYNC",),
-    "COMPRESS": ("NO",),
+    "COMPRESS": ("NO", "N"),
+    "FILE_PER_PROC": ("NO", "N"),
+    "SUBFILING": ("NO", "N"),
+    "ALIGN": ("NO", "N"),
     "DELAYED_CLOSE_TIMESTEPS": ("0", "1", "2"),
 }
+H5BENCH_OPERATIONS = ("BENCHMARK_TYPE", "IO_OPERATION")
+_TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]+)?)(?: *| *s| +(ms|us|min))", re.IGNORECASE)
 
 
 H5BENCH_PROGRAMS = {"h5bench_write": "write", "h5bench_read": "read"}
@@ -61,6 +72,16 @@ def h5bench(arguments: Sequence[str]) -> OriginalOptions:
             results = Path(value)
         else:
             params |= _h5bench_setting(key.upper(), value)
+    if params.get("read") and params.get("write"):
+        raise UserError(
+            "hdf5: one setting says write, another read",
+            f"for both leave out {' and '.join(H5BENCH_OPERATIONS)}",
+        )
+    if "num_particles" in params and "dim_1" not in params:
+        raise UserError(
+            "hdf5: NUM_PARTICLES without DIM_1 is one particle in h5bench", "write the number as DIM_1"
+        )
+    params.pop("num_particles", None)
     if params.get("read") and "file" not in params:
         raise UserError("hdf5: the file to read is not given", "h5bench_read CONFIG FILE")
     return OriginalOptions(params, results)
@@ -86,26 +107,29 @@ def _h5bench_settings(arguments: Sequence[str]) -> list[str]:
 
 
 def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
-    if key in H5BENCH_NUMBERS:
+    if key in H5BENCH_NUMBERS or key == "NUM_PARTICLES":
         return {key.lower(): _parse_number(key, value)}
     if key in H5BENCH_SWITCHES:
-        if value.upper() not in ("YES", "NO"):
+        if value.upper() not in ("YES", "NO", "Y", "N"):
             raise UserError(f"hdf5: {key}={value} must be YES or NO", f"e.g. {key}=YES")
-        return {key.lower(): True} if value.upper() == "YES" else {}
+        return {key.lower(): True} if value.upper() in ("YES", "Y") else {}
     if key in H5BENCH_CHOICES:
         if value.upper() not in H5BENCH_CHOICES[key]:
             raise UserError(
                 f"hdf5: {key}={value} is not supported", f"choose one of {', '.join(H5BENCH_CHOICES[key])}"
             )
         return {key.lower(): value.upper()}
-    if key == "BENCHMARK_TYPE" and value in ("write", "read"):
-        return {value: True}
+    if key in H5BENCH_OPERATIONS and value.lower() in ("write", "read"):
+        return {value.lower(): True}
     if key == "FILE":  # h5bench does not remove the file of a command line
         return {"file": value, "keep": True}
     if key == "EMULATED_COMPUTE_TIME_PER_TIMESTEP":
         return {"compute_time": _parse_seconds(key, value)}
-    if value in H5BENCH_ACCEPTED.get(key, ()):
+    if value.upper() in H5BENCH_ACCEPTED.get(key, ()):
         return {}
+    if key in H5BENCH_ACCEPTED or key in H5BENCH_OPERATIONS:
+        known = H5BENCH_ACCEPTED[key][0] if key in H5BENCH_ACCEPTED else "write or read"
+        raise UserError(f"hdf5: {key}={value} is not supported", f"{key}={known}")
     keys = [*H5BENCH_NUMBERS, *H5BENCH_SWITCHES, *H5BENCH_CHOICES, "EMULATED_COMPUTE_TIME_PER_TIMESTEP"]
     raise UserError(f"hdf5: {key}={value} is not supported", f"choose one of {', '.join(keys)}")
 
@@ -122,12 +146,11 @@ def _parse_number(key: str, value: str) -> int:
 
 
 def _parse_seconds(key: str, value: str) -> float:
-    parts = value.split()
-    units = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0}
-    try:
-        return float(parts[0]) * units[parts[1] if len(parts) > 1 else "s"]
-    except (ValueError, KeyError, IndexError):
-        raise UserError(f"hdf5: {key}={value} is not a time", "e.g. '1 s' or '500 ms'") from None
+    """A time as h5bench writes it: "1 s", "500 ms"; seconds without a unit."""
+    match = _TIME.fullmatch(value)
+    if match is None:
+        raise UserError(f"hdf5: {key}={value} is not a time", "e.g. '1 s' or '500 ms'")
+    return float(match[1]) * {"ms": 1e-3, "us": 1e-6, "min": 60.0}.get((match[2] or "").lower(), 1.0)
 
 
 def h5bench_file(path: Path) -> list[str]:
@@ -160,8 +183,8 @@ def _h5bench_json(path: Path, text: str) -> list[str]:
         problem = f"the benchmark '{other}'" if other else f"{len(kinds)} benchmarks ({', '.join(kinds)})"
         raise UserError(f"--config {path}: {problem}", "keep one write, one read, or one of each in it")
     settings = [{**dict.fromkeys(H5BENCH_SWITCHES, "NO"), **x.configuration} for x in benchmarks]
-    for key in settings[0].keys() & settings[-1].keys():
-        if settings[0][key] != settings[-1][key]:
+    for key in settings[0]:
+        if settings[0][key] != settings[-1].get(key, settings[0][key]):
             raise UserError(f"--config {path}: {key} of write and of read differ", "measure them one by one")
     merged = {key: value for each in settings for key, value in each.items()}
     return [f"{key}={value}" for key, value in merged.items()] + (

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from assay.commands.io.original import (
     OriginalOptions,
     OriginalParser,
+    add_refused,
     non_negative_integer,
     size,
     without_program,
@@ -21,6 +22,20 @@ MDTEST_HELP = """Options, with mdtest's names (-n and -w after '--', since Assay
   -F, --files-only   -D, --directories-only   -W, --stonewall SECONDS limit of each phase
   -w, --bytes SIZE written to each file, and read   -e SIZE read: as -w   -d, --directory DIR
   -a, --api posix|mpiio|both (default: both)"""
+
+# Options of mdtest that Assay does not have, with their meaning there.
+MDTEST_REFUSED = {
+    "-C": "create alone", "-T": "stat alone", "-E": "read alone", "-r": "remove alone", "-U": "a phase of renames",
+    "-b": "a tree of directories (branching factor)", "-z": "a tree of directories (depth)",
+    "-I": "items of each directory of a tree", "-L": "files at the leaves of a tree alone",
+    "-f": "a first number of tasks", "-l": "a last number of tasks", "-s": "a stride of the number of tasks",
+    "-S": "one file of all ranks", "-c": "creation by rank 0", "-k": "creation by mknod", "-R": "stat in random order",
+    "-B": "no barriers between phases", "-p": "a pause before each iteration", "-t": "the time of own directories",
+    "-g": "a directory layout of Lustre", "-G": "an offset of the data", "-x": "a status file of the stonewall",
+    "-X": "a check of what is read", "-Y": "sync of all file systems after each phase",
+}  # fmt: skip
+# They concern mdtest's text output.
+MDTEST_ACCEPTED = ("-v", "-P", "-Z")
 
 
 def _api(text: str) -> str:
@@ -43,12 +58,19 @@ def mdtest(arguments: Sequence[str]) -> OriginalOptions:
     parser.add_argument("-e", dest="read", type=size)
     parser.add_argument("-y", "--fsync", action="store_true")
     parser.add_argument("-a", "--api", type=_api)
+    for option in MDTEST_ACCEPTED:
+        parser.add_argument(option, dest="verbose", action="count")
+    parser.add_argument("-V", dest="verbose", type=non_negative_integer)
+    add_refused(parser, MDTEST_REFUSED)
     parsed = vars(parser.parse_args(without_program(arguments, "mdtest")))
+    parsed.pop("verbose")
     read, directory = parsed.pop("read"), parsed.pop("directory")
     if read is not None and read != (parsed["bytes"] or 0):
         raise UserError(
             f"metadata: -e {read}: all of a file is read", "give -e the size of -w, or leave it out"
         )
+    if "@" in (directory or ""):
+        raise UserError(f"metadata: -d {directory}: mdtest uses several directories", "name one directory")
     if directory is not None:
         parsed["file"] = f"{directory.rstrip('/') or '/'}/assay-metadata"
     return OriginalOptions(without_unset(parsed))

@@ -1,11 +1,11 @@
 """Shared by the parsers of the original benchmarks' command lines (IOR, RDBench, h5bench, mdtest): the result, the
-argparse parser, and types for numbers and sizes."""
+argparse parser, options that are refused, and types for numbers and sizes."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,37 @@ class OriginalParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UserError(f"{self.prog}: {message}", f"see 'assay io bench {self.prog} --help'")
+
+
+class Checked(argparse.Action):
+    """An option that is more than a value."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if problem := self.take(namespace, values, option_string or ""):
+            parser.error(problem)
+
+    def take(self, namespace: argparse.Namespace, values: object, option: str) -> str:
+        """Takes the option. Returns why it is refused; "" if it is not."""
+        raise NotImplementedError
+
+
+class _Refused(Checked):
+    """An option of the original that Assay does not have; ``const`` is its meaning there."""
+
+    def take(self, namespace: argparse.Namespace, values: object, option: str) -> str:
+        return f"{option} is not supported: {self.const}"
+
+
+def add_refused(parser: argparse.ArgumentParser, meanings: Mapping[str, str]) -> None:
+    """Options that are refused by their names and meanings."""
+    for option, meaning in meanings.items():
+        parser.add_argument(option, action=_Refused, nargs=0, const=meaning, dest=argparse.SUPPRESS)
 
 
 # IOR and mdtest read all numbers by one function (src/option.c, string_to_bytes): a whole number, then one letter; what

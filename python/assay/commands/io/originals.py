@@ -14,8 +14,10 @@ from typing import Any
 from assay.commands.io.h5bench import H5BENCH_HELP, h5bench
 from assay.commands.io.mdtest import MDTEST_HELP, mdtest
 from assay.commands.io.original import (
+    Checked,
     OriginalOptions,
     OriginalParser,
+    add_refused,
     integer,
     non_negative_integer,
     size,
@@ -119,38 +121,13 @@ IOR_REFUSED = {
 IOR_ACCEPTED = ("-v", "-H", "-q", "--mpiio.showHints")
 
 
-class _Checked(argparse.Action):
-    """An option that is more than a value."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        if problem := self.take(namespace, values, option_string or ""):
-            parser.error(problem)
-
-    def take(self, namespace: argparse.Namespace, values: object, option: str) -> str:
-        """Takes the option. Returns why it is refused; "" if it is not."""
-        raise NotImplementedError
-
-
-class _Refused(_Checked):
-    """An option that is refused by its name and its meaning."""
-
-    def take(self, namespace: argparse.Namespace, values: object, option: str) -> str:
-        return f"{option} is not supported: {IOR_REFUSED[option]}"
-
-
 # Flags that IOR counts: given twice they mean something else.
 IOR_TWICE = {
     "-z": "random offsets that may overlap", "-Z": "shuffled ranks", "-C": "a shift by several ranks",
 }  # fmt: skip
 
 
-class _Once(_Checked):
+class _Once(Checked):
     """A flag of ``IOR_TWICE``."""
 
     def take(self, namespace: argparse.Namespace, values: object, option: str) -> str:
@@ -160,7 +137,7 @@ class _Once(_Checked):
         return ""
 
 
-class _Directives(_Checked):
+class _Directives(Checked):
     """-O: sets the parameter of each directive, in the order of the command line."""
 
     def take(self, namespace: argparse.Namespace, values: object, option: str) -> str:
@@ -206,8 +183,7 @@ def _ior_parser() -> argparse.ArgumentParser:
     # Assay's records are complete at any verbosity. -A is a number that IOR prints.
     for option in IOR_ACCEPTED:
         parser.add_argument(option, dest="verbose", action="count")
-    for option in IOR_REFUSED:
-        parser.add_argument(option, action=_Refused, nargs=0, dest=argparse.SUPPRESS)
+    add_refused(parser, IOR_REFUSED)
     parser.add_argument("-A", dest="reference", type=non_negative_integer)
     parser.add_argument("--mpiio.preallocate", dest="preallocate", action="store_true")
     parser.add_argument("--mpiio.useFileView", dest="view", action="store_true")

@@ -9,7 +9,6 @@ files.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,10 +160,20 @@ def _lines(text: LineReader) -> Iterator[tuple[int, str]]:
 
 
 def _split(text: LineReader, number: int, line: str) -> list[str]:
-    try:
-        return [value.strip() for value in next(csv.reader([line], strict=True))]
-    except (csv.Error, StopIteration):
-        text.refuse(number, "not comma-separated values")
+    """The values of a line. ibdiagnet writes a description between quotes as the node gives it: a quote within it is
+    not doubled, so the value ends at the quote that a comma or the line's end follows."""
+    values, parts = [], list[str]()  # parts: of a value that is not closed yet
+    for part in line.split(","):
+        if not parts and not part.lstrip().startswith('"'):
+            values.append(part.strip())
+            continue
+        parts.append(part)
+        if part.rstrip().endswith('"') and (len(parts) > 1 or len(part.strip()) > 1):
+            values.append(",".join(parts).strip()[1:-1].strip())
+            parts = []
+    if parts:
+        text.refuse(number, "a quote is not closed", "is the file complete, and unchanged?")
+    return values
 
 
 def _parse_number(text: LineReader, line: int, row: dict[str, str], column: str) -> int:

@@ -16,6 +16,9 @@ LIDS = LAST_UNICAST_LID + 1
 FIX_MISMATCH = (
     "dump the topology and the tables again, both at the same time: they differ, or one is truncated"
 )
+FIX_UNKNOWN_LID = (
+    f"{FIX_MISMATCH}; LIDs of virtual ports (SR-IOV) are like those of missing hosts, and not read"
+)
 
 
 class TableBuilder:
@@ -66,7 +69,7 @@ class TableBuilder:
         """An entry; ``guid`` is that of the port which the file names for the LID, 0 where it names none."""
         port_guid = int(self._guid[lid]) if lid < LIDS else 0
         if not port_guid:
-            self.text.refuse(line, f"LID {lid} belongs to no port of {self.fabric.source}", FIX_MISMATCH)
+            self.text.refuse(line, f"LID {lid} belongs to no port of {self.fabric.source}", FIX_UNKNOWN_LID)
         if self._entry_lines[lid]:
             self.text.refuse(
                 line, f"a second entry for LID {lid}, the first is on line {self._entry_lines[lid]}"

@@ -46,11 +46,11 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
                 text.refuse(number, f"no port has the number {match[2]}")
             if int(match[2]) != NO_PORT:
                 entries.add_entry(switch, int(match[1], 16), int(match[2]), number)
-        elif line.startswith("PLFT_NUM"):
-            text.refuse(
-                number, "a switch with several private tables", "Assay reads fabrics with one table each"
-            )
         elif not _IGNORED.match(line):
+            if line.startswith("PLFT_NUM"):
+                text.refuse(
+                    number, "a switch with several private tables", "Assay reads fabrics with one table each"
+                )
             text.refuse(number, "not a line of a forwarding database", "give the file as the tool wrote it")
     if switch < 0:
         text.refuse(text.last, "no forwarding table")

@@ -12,27 +12,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NoReturn
 
 from assay.fabric.read.cables import FabricBuilder, Node
-from assay.fabric.read.text import LineReader
+from assay.fabric.read.text import MESSAGE, LineReader, is_harmless
 from assay.fabric.topology import Fabric
-from assay.records.foreign.leading import DIRECT_ROUTE, HARMLESS
 
 _NODE = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,5})\s+"([SHR])-([0-9a-fA-F]{1,16})"\s*(?:#\s*"(.*)")?([^"]*)$')
 _END = re.compile(
     r"\[([0-9]{1,5})\](?:\[ext [0-9]+\])?(?:\(([0-9a-fA-F]{1,16})\))?\s+"
-    r'"([SHR])-([0-9a-fA-F]{1,16})"\[([0-9]{1,5})\](?:\[ext [0-9]+\])?(?:\([0-9a-fA-F]{1,16}\))?\s*(?:#\s*(.*))?$'
+    r'"([SHR])-([0-9a-fA-F]{1,16})"\[([0-9]{1,5})\](?:\[ext [0-9]+\])?(?:\s*\([0-9a-fA-F]{1,16}\))?\s*(?:#\s*(.*))?$'
 )
 _LID = re.compile(r"\blid ([0-9]{1,6})\b")
 _LMC = re.compile(r"\blmc ([0-7])\b")
 _RATE = re.compile(r"\b([0-9]{1,2})x([A-Z]+[0-9]*)\b(?!.*\")")
 _ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=0x[0-9a-fA-F]+")
-# What ibnetdiscover writes to standard error where a node does not answer; 2>&1 puts it into the file.
-_MESSAGE = re.compile(
-    r"(?:\S*\.c:[0-9]+;|\S*ib(?:warn|panic|error|netdiscover):|\S*\b(?:mad_rpc|_do_madrpc)\b)"
-)
-_OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b")  # headings of ibnetdiscover -g
+_OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b|Hostname: ")  # headings of ibnetdiscover -g
 
 
 def looks_like(head: str) -> bool:
@@ -41,7 +35,7 @@ def looks_like(head: str) -> bool:
 
 def message_of(head: str) -> str:
     """The first message of the tool in a file that has no node; empty where there is none."""
-    return next((line.strip() for line in head.splitlines() if _MESSAGE.match(line.strip())), "")
+    return next((line.strip() for line in head.splitlines() if MESSAGE.match(line.strip())), "")
 
 
 def read(path: Path) -> Fabric:
@@ -60,10 +54,8 @@ def read(path: Path) -> Fabric:
                 cables.add_switch(guid, name, ports, _lid(match[6]), number, _lmc(match[6]))
             continue
         match = _END.fullmatch(line)
-        if not match and HARMLESS.match(line):
+        if not match and is_harmless(text, number, line, "; without this line the rest is read as it is"):
             continue
-        if not match and _MESSAGE.match(line):
-            _refuse_incomplete(text, number, line)
         if not match:
             text.refuse(number, "not a line of ibnetdiscover", "give its whole output, unchanged")
         if not kind:
@@ -88,20 +80,6 @@ def _read_end(
     peer = Node(int(match[4], 16), 0 if match[3] == "S" else peer_port)
     rate = _RATE.search(match[6] or "")
     cables.add_end(node, port, peer, peer_port, int(rate[1]) if rate else 0, rate[2] if rate else "", line)
-
-
-def _refuse_incomplete(text: LineReader, number: int, line: str) -> NoReturn:
-    """Refuses a file with a message of the tool in it: a node did not answer, and what is behind it is missing."""
-    match = DIRECT_ROUTE.search(line)
-    where = f"the node at the direct route {match[0]}" if match else f"a node ({line[:120]})"
-    look = (
-        f"look at that node (smpquery -D nodeinfo {match[0]}), then" if match else "look at that node, then"
-    )
-    text.refuse(
-        number,
-        f"{where} did not answer, so the file may be incomplete",
-        f"{look} take the file anew; without this line the rest is read as it is",
-    )
 
 
 def _lid(text: str) -> int:

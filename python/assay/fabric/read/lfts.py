@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 
 from assay.fabric.read.entries import TableBuilder
-from assay.fabric.read.text import LineReader
+from assay.fabric.read.text import LineReader, is_harmless
 from assay.fabric.tables import ForwardingTables
 from assay.fabric.topology import Fabric
 
@@ -62,7 +62,7 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
                     "the file is damaged: take it again",
                 )
             counts, is_open = True, False
-        elif not _IGNORED.match(line):
+        elif not _IGNORED.match(line) and not is_harmless(text, number, line):
             text.refuse(number, "not a line of forwarding tables", "give the output of dump_fts unchanged")
     if switch < 0:
         text.refuse(text.last, "no forwarding table", "give the output of dump_fts, or opensm-lfts.dump")

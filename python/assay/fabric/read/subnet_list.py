@@ -4,7 +4,8 @@
     the other end } PHY=4x LOG=ACT SPD=2.5
 
 A cable carries data only in the state ACT. All numbers except width and speed are hexadecimal. The speed is that of a
-lane, in Gbit/s.
+lane, in Gbit/s. OpenSM writes "Rt" for a router, and "??" for a width or speed that it does not know
+(opensm/osm_dump.c).
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from assay.fabric.read.text import LineReader
 from assay.fabric.topology import Fabric
 
 _SIDE = (
-    r"\{ (CA|SW|RT|\*\*)(?:-SM)? Ports:([0-9A-Fa-f]{2}) SystemGUID:[0-9A-Fa-f]+ NodeGUID:([0-9A-Fa-f]{1,16}) "
+    r"\{ (CA|SW|R[Tt]|\*\*)(?:-SM)? Ports:([0-9A-Fa-f]{2}) SystemGUID:[0-9A-Fa-f]+ NodeGUID:([0-9A-Fa-f]{1,16}) "
     r"PortGUID:([0-9A-Fa-f]{1,16}) VenID:[0-9A-Fa-f]+ DevID:[0-9A-Fa-f]+ Rev:[0-9A-Fa-f]+ \{(.*?)\} "
     r"LID:([0-9A-Fa-f]{1,4}) PN:([0-9A-Fa-f]{2}) \}"
 )
-_LINE = re.compile(_SIDE + " " + _SIDE + r" PHY=([0-9]{1,2})x LOG=(\w+) SPD=([0-9.A-Z]+)\s*")
+_LINE = re.compile(_SIDE + " " + _SIDE + r" PHY=(?:([0-9]{1,2})x|\?\?) LOG=(\w+) SPD=([0-9.A-Z]+|\?\?)\s*")
 SPEEDS = {
     "2.5": "SDR", "5": "DDR", "10": "QDR", "FDR10": "FDR10", "14": "FDR", "25": "EDR", "50": "HDR", "100": "NDR",
     "200": "XDR",
@@ -29,7 +30,7 @@ SPEEDS = {
 
 
 def looks_like(head: str) -> bool:
-    return re.search(r"^\{ (CA|SW|RT)", head, re.MULTILINE) is not None
+    return re.search(r"^\{ (CA|SW|R[Tt])", head, re.MULTILINE) is not None
 
 
 def read(path: Path) -> Fabric:
@@ -51,7 +52,7 @@ def read(path: Path) -> Fabric:
                 f"the cable of {ends} is in state {match[16]}, and carries no data",
                 "activate or unplug it, or take the file anew when opensm says SUBNET UP",
             )
-        width, speed = int(match[15]), SPEEDS.get(match[17], "")
+        width, speed = int(match[15] or 0), SPEEDS.get(match[17], "")
         cables.add_end(node, port, peer, peer_port, width, speed, number)
     return cables.build()
 
@@ -72,5 +73,5 @@ def _read_side(cables: FabricBuilder, side: tuple[str | None, ...], line: int) -
             )
     else:
         node = Node(int(guid, 16), number)
-        cables.add_host(node, int(port_guid, 16), name, int(lid, 16), line, is_router=kind == "RT")
+        cables.add_host(node, int(port_guid, 16), name, int(lid, 16), line, is_router=kind in ("RT", "Rt"))
     return node, number

@@ -1,7 +1,9 @@
-"""Shared by all readers of fabric files: lines of limited length, errors with file and line, printable names."""
+"""Shared by all readers of fabric files: lines of limited length, errors with file and line, messages of the tool,
+printable names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -9,11 +11,17 @@ from typing import NoReturn
 
 from assay.errors import UserError
 from assay.records.foreign import open_text
+from assay.records.foreign.leading import DIRECT_ROUTE, HARMLESS
 
 MAX_LINE_BYTES = 1 << 16
 MAX_NAME_LENGTH = 128
 open_file = open_text  # of any dialect
 EMPTY_DUMP = "was the tool that wrote it allowed to see the fabric?"
+
+# What the tools of infiniband-diags write to standard error where a node does not answer; 2>&1 puts it into the file.
+MESSAGE = re.compile(
+    r"(?:\S*\.c:[0-9]+;|\S*ib(?:warn|panic|error|netdiscover):|\S*\b(?:mad_rpc|_do_madrpc)\b|SubnGet\(\w+\) failed)"
+)
 
 
 class LineReader:
@@ -52,6 +60,23 @@ class LineReader:
 
     def refuse(self, line: int, problem: str, fix: str = "") -> NoReturn:
         raise UserError(f"{self.path}:{line}: {printable(problem)}", fix)
+
+
+def is_harmless(text: LineReader, number: int, line: str, otherwise: str = "") -> bool:
+    """Whether a line is a message of the tool that says nothing of the fabric. Raises UserError for a message that a
+    node did not answer: what is behind it is missing. ``otherwise``: what else can be done, in the fix."""
+    if HARMLESS.match(line):
+        return True
+    if MESSAGE.match(line):
+        match = DIRECT_ROUTE.search(line)
+        where = f"the node at the direct route {match[0]}" if match else f"a node ({line[:120]})"
+        look = f"look at that node (smpquery -D nodeinfo {match[0]})" if match else "look at that node"
+        text.refuse(
+            number,
+            f"{where} did not answer, so the file may be incomplete",
+            f"{look}, then take the file anew{otherwise}",
+        )
+    return False
 
 
 def printable(text: str) -> str:

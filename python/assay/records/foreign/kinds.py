@@ -78,7 +78,7 @@ READ = (
             r"^(#|(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=|(Switch|Ca|Rt)\s|Chassis|Non-Chassis)"
         ),
     ),
-    Kind("subnet.lst", "OpenSM's opensm-subnet.lst", _lines(r"^\{ (CA|SW|RT)"), _lines(r"^\{ ")),
+    Kind("subnet.lst", "OpenSM's opensm-subnet.lst", _lines(r"^\{ (CA|SW|R[Tt])"), _lines(r"^\{ ")),
     Kind("db_csv", "an ibdiagnet db_csv", _lines(r"^START_[A-Z_0-9]+[ \t\r]*$"), _lines(r"^(#|START_)")),
     Kind(
         "lfts",
@@ -178,6 +178,7 @@ MACHINES = (
         _lines(r"\AMachine \([0-9]+[KMGT]B( total)?\)|^ *(NUMANode|PU) (L#|P#)[0-9]+\b"),
     ),
     Kind("numactl", "the output of numactl -H", _lines(r"^available: [0-9]+ nodes? \(")),
+    Kind("numastat", "the output of numastat", _lines(r"^numa_hit +[0-9]")),
     Kind("lscpu", "the output of lscpu", _lines(r"\AArchitecture: +\S+$")),
     Kind("nvidia-smi", "the output of nvidia-smi", _lines(r"^\t(\x1b\[4m)?GPU0\t|^\| NVIDIA-SMI [0-9]")),
     Kind("sinfo", "the output of sinfo", _lines(r"\APARTITION +AVAIL +TIMELIMIT ")),
@@ -186,7 +187,11 @@ MACHINES = (
     Kind("R", "a resource set of Flux", _json("R_lite")),
 )
 BENCHMARKS = (
-    Kind("osu", "the output of an OSU benchmark", _lines(r"^# OSU [\w ()-]+ v[0-9]")),
+    Kind(
+        "osu",
+        "the output of an OSU benchmark",
+        _lines(r"^# (OSU|OMB-Py) (MPI|OpenSHMEM|UPC|[NRx]CCL)\S* .*\b[Tt]est\b"),
+    ),
     Kind("imb", "the output of the Intel MPI Benchmarks", _lines(r"^# +Intel\(R\) MPI Benchmarks ")),
     Kind(
         "perftest",
@@ -195,11 +200,30 @@ BENCHMARKS = (
     ),
     Kind("linktest", "the output of LinkTest", _lines(r"(?i:^ *linktest version [0-9])")),
     Kind("iperf3", "the JSON of iperf3", re.compile(r'\A\s*\{\s*"start"\s*:[^\0]*"(connected|version)"\s*:')),
-    Kind("ior output", "the output of IOR", _lines(r"^IOR-[0-9].*: MPI Coordinated Test of Parallel I/O")),
+    Kind(
+        "iperf",
+        "the text of iperf",
+        _lines(r"^(Connecting to host \S+, port|Server listening on |Client connecting to )"),
+    ),
+    Kind("nccl-tests", "the output of nccl-tests", _lines(r"^# nThread [0-9]+ nGpus [0-9]+ minBytes ")),
+    Kind(
+        "ior output",
+        "the output of IOR",
+        _lines(r"^IOR-[0-9].*: MPI Coordinated Test of Parallel I/O|^access,bw\(MiB/s\),"),
+    ),
+    Kind("ior json", "the JSON of IOR", _json("Command line")),
+    Kind(
+        "h5bench output",
+        "the output of h5bench",
+        _lines(r"^=+ +Performance Results +=+[ \t\r]*$|\Ametric, value, unit[ \t\r]*$"),
+    ),
+    Kind("io500", "the output of IO500", _lines(r"^IO500 version |^\[RESULT\] +[\w-]+ +[0-9.]+ \w+/")),
     Kind("mdtest output", "the output of mdtest", _lines(r"^mdtest-\S+ was launched with ")),
     Kind("fio", "the JSON of fio", _json("fio version")),
+    Kind("fio text", "the text of fio", _lines(r"^\S.*: \(g=[0-9]+\): rw=|^fio-[0-9]+\.[0-9.]+[ \t\r]*$")),
     Kind("darshan-parser", "the output of darshan-parser", _lines(r"^# darshan log version:")),
     Kind("hpl", "the output of HPL", _lines(r"^HPLinpack [0-9]")),
+    Kind("hpcg", "the output of HPCG", _lines(r"^HPCG-Benchmark[ \t\r]*(version=|$)")),
     Kind("stream", "the output of STREAM", _lines(r"^STREAM version ")),
     Kind(
         "mlc", "the output of Intel's Memory Latency Checker", _lines(r"^Intel\(R\) Memory Latency Checker ")
