@@ -64,8 +64,10 @@ public:
         const char* text = std::getenv("ASSAY_TOPOLOGY");
         if (text != nullptr && *text != 0) plant(text);
         if (hwloc_topology_load(handle_) != 0)
-            throw Error("hwloc cannot read " +
-                        (planted_.empty() ? "this host's topology" : "ASSAY_TOPOLOGY=" + planted_));
+            throw Error(
+                "hwloc cannot read " +
+                    (planted_.empty() ? "this host's topology" : "ASSAY_TOPOLOGY=" + planted_),
+                planted_.empty() ? "" : "give a synthetic string or XML of lstopo, version 2");
         if (planted_.empty() && !hwloc_topology_is_thissystem(handle_))
             throw Error("hwloc describes another machine than this one",
                         "unset the variables that begin with HWLOC_");

@@ -69,6 +69,9 @@ public:
                     path + " is a raw file of heaptrack, without names of functions",
                     "interpret it where it was recorded: zstdcat RAW | heaptrack_interpret > FILE, "
                     "which heaptrack keeps in its lib/heaptrack/libexec");
+            if (line.starts_with("v "))
+                throw Error(path + " is several files of heaptrack behind each other",
+                            "give each alone");
             has_end_ = has_end_ || line.starts_with(last_lines);
             parse_line(line, metadata);
         }

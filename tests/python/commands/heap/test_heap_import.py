@@ -75,6 +75,7 @@ def test_nothing_is_a_leak_in_a_file_that_lacks_its_end(tmp_path: Path, cut: str
         ("v 10500 3\nx 6 ./prog\nX ./prog\nm 1 x 5d7ea53f9000 0 848\n", "raw file of heaptrack"),
         (V2.replace("2", "4", 1), "version 4"),
         ("v 10200\nX ./prog\n", "version 1"),
+        (V2 + END + V2 + END, "several files of heaptrack behind each other; fix: give each alone"),
         ("", "not a heaptrack file"),
         ("v", "ends before its first line"),
         ("<!DOCTYPE html><html>", "a page of HTML, not a heaptrack file"),
