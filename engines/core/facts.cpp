@@ -93,6 +93,7 @@ constexpr std::array fact_table = {
     Fact{"pcie.device_share", "1",
          "bandwidth over the best that the device supports: below 1 in too small a slot"},
     Fact{"device.pci", "", "PCI address of an interface or RDMA device"},
+    Fact{"gpu.driver", "", "version of NVIDIA's kernel module"},
     Fact{"gpu.visible_devices", "", "CUDA_VISIBLE_DEVICES, where it is set: other GPUs are hidden"},
 };
 
@@ -370,6 +371,7 @@ Json host_settings() {
                    leading_number(read_line(procfs(std::string("sys/net/core/") + name))));
     set_udp_memory(facts);
     set_text(facts, "machine.product", read_line(sysfs("class/dmi/id/product_name")));
+    set_text(facts, "gpu.driver", read_line(sysfs("module/nvidia/version")));
     if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
         facts["gpu.visible_devices"] = *visible == 0 ? "none" : visible;
     // The lab sets ASSAY_GUEST in its emulated guests.

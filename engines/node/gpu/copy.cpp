@@ -74,6 +74,7 @@ struct Series {
 
 struct CopySettings {
     CopySize size;
+    std::size_t requested;  // bytes of each copy, before they were fitted to the memory
     std::int64_t repeats;
     double timeout;  // seconds
 };
@@ -92,20 +93,22 @@ public:
         : settings_(settings),
           sink_(sink),
           gpus_(gpus),
-          total_steps_((gpus.size() + 1) * directions.size()) {}
+          total_steps_((gpus.size() == 1 ? 1 : gpus.size() + 1) * directions.size()) {}
 
     void run();
 
 private:
     using GpuList = std::vector<GpuChannels*>;
+    using Scopes = std::vector<const char*>;  // "one": each GPU alone; "all": all at once
 
-    void measure(const GpuList&, Direction, const char* scope);
+    void measure(const GpuList&, Direction, const Scopes&);
     void warm_up(const GpuList&, Direction, Series&) const;
     void repeat(const GpuList&, Direction, Series&) const;
     template <class Meanwhile>
     double copy(const GpuList&, Direction, Meanwhile) const;
     void verify(const GpuList&, Direction, Series&) const;
-    void record(const GpuList&, Direction, const char* scope, const Series&) const;
+    void record(const GpuList&, Direction, const Scopes&, const Series&) const;
+    void record_total(Json params, const Series&) const;
     Subject subject(const Gpu&) const;
 
     const CopySettings& settings_;
@@ -167,17 +170,21 @@ double elapsed(const std::vector<CopyChannel*>& channels) {
 void Copier::run() {
     GpuList all;
     for (GpuChannels& gpu : gpus_) all.push_back(&gpu);
-    for (GpuChannels* gpu : all)
-        for (const Direction d : directions) measure({gpu}, d, "one");
-    for (const Direction d : directions) measure(all, d, "all");
+    if (all.size() > 1)
+        for (GpuChannels* gpu : all)
+            for (const Direction d : directions) measure({gpu}, d, {"one"});
+    // The only GPU is alone and all at once.
+    const Scopes scopes = all.size() > 1 ? Scopes{"all"} : Scopes{"one", "all"};
+    for (const Direction d : directions) measure(all, d, scopes);
 }
 
-void Copier::measure(const GpuList& gpus, Direction direction, const char* scope) {
+// What an interrupted series has is recorded too.
+void Copier::measure(const GpuList& gpus, Direction direction, const Scopes& scopes) {
     const std::string label =
         gpus.size() == 1 ? gpus[0]->gpu.text() : fmt::format("all {} GPUs", gpus.size());
     Series series(gpus.size());
     for (std::int64_t k = -1; k < settings_.repeats; ++k) {
-        if (interrupted()) throw Error("interrupted: the results cover the copies until then");
+        if (interrupted()) break;
         const double part = static_cast<double>(k + 1) / static_cast<double>(settings_.repeats + 1);
         sink_.progress(
             (static_cast<double>(steps_done_) + part) / static_cast<double>(total_steps_),
@@ -186,7 +193,8 @@ void Copier::measure(const GpuList& gpus, Direction direction, const char* scope
         else repeat(gpus, direction, series);
     }
     ++steps_done_;
-    record(gpus, direction, scope, series);
+    if (!series.total.empty()) record(gpus, direction, scopes, series);
+    if (interrupted()) throw Error("interrupted: the results cover the copies until then");
 }
 
 // An untimed run of the copies. It reads the speed of the PCIe links meanwhile, because an idle GPU
@@ -251,34 +259,44 @@ Subject Copier::subject(const Gpu& gpu) const {
     return subject;
 }
 
-void Copier::record(const GpuList& gpus, Direction direction, const char* scope,
+// Wrong bytes and links are recorded once, also where two scopes have the same copies.
+void Copier::record(const GpuList& gpus, Direction direction, const Scopes& scopes,
                     const Series& series) const {
-    const Json common = {{"direction", direction_name(direction)},
-                         {"gpus", scope},
-                         {"size", settings_.size.bytes},
-                         {"copies", settings_.size.copies}};
+    Json common = {{"direction", direction_name(direction)},
+                   {"gpus", scopes.front()},
+                   {"size", settings_.size.bytes},
+                   {"copies", settings_.size.copies}};
+    if (settings_.requested != settings_.size.bytes) common["requested"] = settings_.requested;
     for (std::size_t i = 0; i < gpus.size(); ++i) {
         const Gpu& gpu = gpus[i]->gpu;
         Json params = common;
         params["name"] = gpu.name();
         params["pci"] = gpu.pci();
-        sink_.measurement(gpu_copy, "bandwidth", subject(gpu), params, summarize(series.each[i]),
-                          series.each[i]);
+        params["uuid"] = gpu.uuid();
+        for (const char* scope : scopes) {
+            Json scoped = params;
+            scoped["gpus"] = scope;
+            sink_.measurement(gpu_copy, "bandwidth", subject(gpu), scoped,
+                              summarize(series.each[i]), series.each[i]);
+        }
         const auto single = [&](const char* metric, double value) {
             sink_.measurement(gpu_copy, metric, subject(gpu), params, summarize({&value, 1}));
         };
         single("corrupted", series.corrupted[i]);
         if (series.link[i] > 0) single("link", series.link[i]);
         if (const auto& first = series.corruption[i])
-            sink_.corruption(gpu_copy, subject(gpu), params, 0, first->offset, first->expected,
-                             first->observed);
+            sink_.corruption(gpu_copy, subject(gpu), params,
+                             static_cast<std::uint64_t>(first->copy), first->offset,
+                             first->expected, first->observed);
     }
-    if (std::string_view(scope) != "all") return;
-    Json params = common;
+    if (std::string_view(scopes.back()) == "all") record_total(common, series);
+}
+
+void Copier::record_total(Json params, const Series& series) const {
     params.erase("gpus");
-    params["count"] = gpus.size();
+    params["count"] = gpus_.size();
     const Summary total = summarize(series.total);
-    const std::string missing = missing_gpus_message(static_cast<int>(gpus.size()));
+    const std::string missing = missing_gpus_message(static_cast<int>(gpus_.size()));
     if (missing.empty())
         sink_.measurement(gpu_copy, "total", {.host = host_name()}, params, total, series.total);
     else sink_.doubtful(gpu_copy, "total", {.host = host_name()}, params, total, missing);
@@ -295,6 +313,9 @@ int count_gpus(std::string& reason) {
     reason = code == result::success || code == result::no_device
                  ? "NVIDIA's driver finds no GPU"
                  : "NVIDIA's driver does not start: " + driver().error_text(code);
+    if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
+        reason += fmt::format(" with CUDA_VISIBLE_DEVICES='{}'; the PCI bus has {}", visible,
+                              gpus_on_bus());
     if (const std::string missing = missing_gpus_message(0); !missing.empty())
         reason += "; " + missing;
     return 0;
@@ -315,8 +336,6 @@ CopySize fit_memory(CopySize requested, const std::deque<GpuChannels>& gpus) {
                         "on this host",
                         limit >> 20),
             "see in nvidia-smi who uses the GPUs' memory; free some, or test on an idle node");
-    fmt::print(stderr, "assay-probe: memory is short: copies of {} MiB instead of {} MiB\n",
-               size.bytes >> 20, requested.bytes >> 20);
     return size;
 }
 
@@ -339,8 +358,9 @@ void detail::run_gpu_copy(const Options& options, Bench& bench) {
     }
     if (options.flag("realtime")) enter_realtime();
     catch_interrupts();
-    CopySettings settings{{static_cast<std::size_t>(options.integer("size")) / 8 * 8,
-                           static_cast<int>(options.integer("copies"))},
+    const std::size_t requested = static_cast<std::size_t>(options.integer("size")) / 8 * 8;
+    CopySettings settings{{requested, static_cast<int>(options.integer("copies"))},
+                          requested,
                           options.integer("repeats"),
                           options.real("timeout")};
     std::deque<GpuChannels> gpus;

@@ -34,6 +34,7 @@ inline constexpr unsigned host_register_portable = 1;
     X(device_count, cuDeviceGetCount, (int* count))                                     \
     X(device, cuDeviceGet, (Device*, int ordinal))                                      \
     X(device_name, cuDeviceGetName, (char* name, int length, Device))                   \
+    X(device_uuid, cuDeviceGetUuid, (void* sixteen_bytes, Device))                      \
     X(device_pci, cuDeviceGetPCIBusId, (char* address, int length, Device))             \
     X(retain, cuDevicePrimaryCtxRetain, (Context*, Device))                             \
     X(release, cuDevicePrimaryCtxRelease_v2, (Device))                                  \

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <thread>
 #include <tuple>
 
@@ -19,11 +20,17 @@ namespace {
 
 constexpr int clear_byte = 0xA5;  // fills destinations before a copy
 
-std::string fix_for(Result code) {
+// A context takes some hundred MiB of the GPU, whatever the size of the copies. Pinned memory is
+// the host's; the driver does not count it against the limit on locked memory.
+std::string fix_for_memory(std::string_view call) {
+    if (call == "cuMemHostRegister") return "free memory on this host, or use a smaller --size";
+    const std::string users = "see in nvidia-smi who uses the GPU's memory, and free some";
+    return call == "cuMemAlloc" ? users + ", or use a smaller --size" : users;
+}
+
+std::string fix_for(Result code, std::string_view call) {
     switch (code) {
-        case result::out_of_memory:
-            return "see in nvidia-smi who uses its memory, use a smaller --size, or raise the "
-                   "limit on locked memory (ulimit -l)";
+        case result::out_of_memory: return fix_for_memory(call);
         case result::device_unavailable:
             return "see in nvidia-smi whether another program uses it exclusively; if not, look "
                    "for 'Xid' in dmesg";
@@ -51,6 +58,12 @@ Gpu::Gpu(int number) : number_(number) {
     const std::string node = read_line(sysfs("bus/pci/devices/" + pci_ + "/numa_node"));
     if (!node.empty() && node[0] != '-')
         numa_ = static_cast<int>(std::strtol(node.c_str(), nullptr, 10));
+    std::array<unsigned char, 16> bytes{};
+    check(driver().device_uuid(bytes.data(), device_), "cuDeviceGetUuid");
+    uuid_ = "GPU";
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+        uuid_ += fmt::format("{}{:02x}", i == 0 || (i >= 4 && i <= 10 && i % 2 == 0) ? "-" : "",
+                             bytes[i]);
     check(driver().retain(&context_, device_), "cuDevicePrimaryCtxRetain");
 }
 
@@ -92,12 +105,14 @@ void Gpu::check(Result code, const char* call) const {
     if (code == result::success) return;
     if (code != result::out_of_memory) lost_ = true;
     throw Error(fmt::format("{}: {} failed: {}", text(), call, driver().error_text(code)),
-                fix_for(code));
+                fix_for(code, call));
 }
 
 void Gpu::give_up(const std::string& what) const {
     lost_ = true;
-    throw Error(text() + ": " + what, fix_for(result::success));
+    throw Error(text() + ": " + what,
+                "look for 'Xid' in dmesg, and check nvidia-smi; where the copies are large for the "
+                "link, give a longer --timeout");
 }
 
 // ---- buffers
@@ -270,7 +285,7 @@ int CopyChannel::verify(std::optional<Corruption>& first) {
         const std::size_t word = *wrong_byte & ~std::size_t{7};
         std::uint64_t observed = 0;
         std::memcpy(&observed, arrived + word, sizeof observed);
-        if (!first) first = Corruption{offset + *wrong_byte, stamped_word(key(c), word), observed};
+        if (!first) first = Corruption{c, *wrong_byte, stamped_word(key(c), word), observed};
     }
     return wrong;
 }

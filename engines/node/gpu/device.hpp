@@ -24,7 +24,8 @@ public:
 
     int number() const { return number_; }
     const std::string& name() const { return name_; }
-    const std::string& pci() const { return pci_; }  // "0000:41:00.0"
+    const std::string& pci() const { return pci_; }    // "0000:41:00.0"
+    const std::string& uuid() const { return uuid_; }  // as nvidia-smi -L prints it
     std::optional<int> numa() const { return numa_; }
     std::string text() const;  // "gpu0 (NVIDIA A100, 0000:41:00.0)"
     std::size_t free_memory() const;
@@ -43,7 +44,7 @@ private:
     int number_;
     Device device_ = 0;
     Context context_ = nullptr;
-    std::string name_, pci_;
+    std::string name_, pci_, uuid_;
     std::optional<int> numa_;
     mutable std::atomic<bool> lost_ = false;
 };
@@ -144,7 +145,8 @@ public:
     double elapsed(const CopyChannel& first) const;
 
     struct Corruption {
-        std::size_t offset;
+        int copy;            // its number among the copies in a row
+        std::size_t offset;  // within the copy
         std::uint64_t expected, observed;
     };
     // Returns the number of copies with wrong bytes. Sets `first` to the first wrong byte, unless

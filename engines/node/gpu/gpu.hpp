@@ -16,7 +16,7 @@ void run_gpu_copy(const Options&, Bench&);
 // the clock resolution do not matter, and lets every copied byte be compared.
 inline constexpr std::array gpu_copy_parameters = {
     Parameter{"size", Kind::integer, "B", "67108864",
-              "bytes of each copy (less if memory is short)", 4096, 1e12},
+              "bytes of each copy (less if memory is short)", 4096, 0x1p40},
     Parameter{"copies", Kind::integer, "", "8", "copies in a row, timed together", 1, 1024},
     Parameter{"repeats", Kind::integer, "", "9", "repetitions; the median is reported", 3, 1e6},
     Parameter{"timeout", Kind::real, "s", "30", "longest wait for a GPU", 0.1, 3600},

@@ -72,6 +72,8 @@ def _shared_paths(evidence: Evidence) -> Iterator[Finding]:
     alone = {_key(r): r for r in evidence.measurements(NAME, "bandwidth") if r.params.get("gpus") == "one"}
     together = {_key(r): r for r in evidence.measurements(NAME, "bandwidth") if r.params.get("gpus") == "all"}
     for host in dict.fromkeys(host for host, _, _ in together):
+        if len({device for name, device, _ in together if name == host}) < 2:
+            continue  # no other GPU copies beside it
         slowed = [
             (r.median / alone[key].median, alone[key], r)
             for key, r in together.items()

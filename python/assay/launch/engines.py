@@ -21,7 +21,7 @@ from msgspec import Struct
 from assay.errors import ORIGIN, REPAIR, UserError
 from assay.launch.obstacles import cannot_start
 from assay.records.schema import SCHEMA_VERSION, Scalar
-from assay.records.units import parse_size
+from assay.records.units import format_quantity, format_size, parse_size
 
 DESCRIBE_LIMIT_S = 120  # against hangs: an engine loads its MPI, maybe from a slow file system
 
@@ -36,6 +36,16 @@ class Parameter(Struct):
     help: str
     min: float
     max: float
+
+    def bounds(self) -> str:
+        """ "from 3 to 100"; of a size "from 4 KiB to 1 TiB", in the shorter of its two notations."""
+
+        def text(bound: float) -> str:
+            if self.unit != "B":
+                return f"{bound:g}"
+            return min(format_size(int(bound)), format_quantity(bound, "B"), key=len)
+
+        return f"from {text(self.min)} to {text(self.max)}"
 
 
 class Metric(Struct):
@@ -68,12 +78,13 @@ class MeasurementDescription(Struct):
                     number: float = parse_size(str(value))
                 else:
                     number = int(value) if parameter.kind == "integer" else float(value)
+            except UserError as error:
+                raise UserError(f"{option}: {error.what}", "give " + parameter.bounds()) from None
             except ValueError:
                 kind = "a whole number" if parameter.kind == "integer" else "a number"
                 raise UserError(f"{option} {value}: not {kind}", parameter.help) from None
             if not parameter.min <= number <= parameter.max:
-                bounds = f"give from {parameter.min:g} to {parameter.max:g}"
-                raise UserError(f"{option} {value}: out of bounds", bounds)
+                raise UserError(f"{option} {value}: out of bounds", "give " + parameter.bounds())
 
 
 class Fact(Struct):

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Measurement
-from assay.records.units import format_bit_rate, format_quantity
+from assay.records.units import format_bit_rate, format_quantity, format_size
 from assay.report.tables import plain_table
 
 NAME = "node.gpu_copy"
@@ -59,9 +59,12 @@ def _show_host(console: Console, records: list[Measurement]) -> None:
         table.add_row(device, str(first.params["name"]), str(first.params["pci"]), node, shown_link, *cells)
     console.print(table)
     console.print(Text(LEGEND, style="dim"))
+    for text in dict.fromkeys(_sizes(r) for figures in gpus.values() for r in figures.values()):
+        console.print(Text(text, style="dim"))
     corrupted = sum(r.median for f in gpus.values() for (metric, *_), r in f.items() if metric == "corrupted")
     if corrupted:
-        console.print(Text(f"{corrupted:.0f} copies did not arrive as they were sent", style="bold red"))
+        copies = "1 copy" if corrupted == 1 else f"{corrupted:.0f} copies"
+        console.print(Text(f"{copies} did not arrive as sent", style="bold red"))
     console.print()
 
 
@@ -72,6 +75,17 @@ def _show_totals(console: Console, totals: Figures) -> None:
             continue
         remark = "" if total.status == "ok" else f"   not valid: {total.reason}"
         console.print(Text(f"{label} {format_bit_rate(total.median)}{remark}"), soft_wrap=True)
+
+
+def _sizes(record: Measurement) -> str:
+    """ "8 copies of 64 MiB in a row", and the size that was asked for where memory has no room for it."""
+    params = record.params
+    copies, size = int(params.get("copies", 1)), int(params.get("size", 0))
+    text = f"{'1 copy' if copies == 1 else f'{copies} copies'} of {format_size(size)}"
+    text += "" if copies == 1 else " in a row"
+    if "requested" in params:
+        text += f", not of {format_size(int(params['requested']))}: memory is short"
+    return text
 
 
 def _cell(record: Measurement | None) -> str:

@@ -279,6 +279,13 @@ Result cuDeviceGetPCIBusId(char* address, int length, int device) {
     return success;
 }
 
+// Bytes 1 to 15, and the GPU's number.
+Result cuDeviceGetUuid(unsigned char* uuid, int device) {
+    for (unsigned char i = 0; i < 15; ++i) uuid[i] = static_cast<unsigned char>(i + 1);
+    uuid[15] = static_cast<unsigned char>(device);
+    return success;
+}
+
 Result cuDevicePrimaryCtxRetain(Gpu** context, int device) {
     Gpu& gpu = machine().gpus[static_cast<std::size_t>(device)];
     if (const Result result = begin_call("cuDevicePrimaryCtxRetain", &gpu)) return result;

@@ -35,10 +35,13 @@ Comply = Callable[..., tuple[int, dict[str, Any], str]]
 
 @pytest.fixture
 def comply(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Comply:
-    """Runs the verb on this machine with planted GPUs. Returns the exit code, the run as JSON, and standard error."""
+    """Runs the verb on this machine with planted GPUs; it may have real ones too, which are hidden.
+
+    Returns the exit code, the run as JSON, and standard error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(FAKE))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("ASSAY_ROOT", str(tmp_path / "no devices"))
     monkeypatch.setenv("FAKE_CUDA", json.dumps({"gpus": GPUS}))
     describe.cache_clear()
 

@@ -4,7 +4,9 @@ known ways."""
 from __future__ import annotations
 
 import json
-import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 from machines import COBALT, plant
 
 from assay.cli import main
-from assay.launch.engines import describe, engines_folder
+from assay.launch.engines import describe, engines_folder, probe
 
 ROOT = Path(__file__).resolve().parents[3]
 FAKE = ROOT / "build/tests/fake_cuda"
@@ -159,8 +161,60 @@ def test_a_wrong_byte_fails(gpu: Run, direction: str) -> None:
     (key,) = [key for key, count in corrupted.items() if count]
     assert key[0] == "gpu1"
     (corruption,) = [r for r in records if r["kind"] == "corruption"]
-    assert corruption["offset"] % (256 << 10) == 1234
+    # Its number among the four in a row, and the offset within it.
+    assert 0 <= corruption["message"] < 4 and corruption["offset"] == 1234
     assert int(corruption["expected"], 16) ^ int(corruption["observed"], 16) == 0x10 << (8 * (1234 % 8))
+
+
+def test_the_only_gpu_is_measured_once(gpu: Run) -> None:
+    """Alone and all at once are the same copies, so they cannot differ."""
+    status, records, _ = gpu(gpus=TWO[:1])
+    assert status == 0
+    bandwidth, total = figures(records, "bandwidth"), figures(records, "total")
+    for direction in ("h2d", "d2h", "both"):
+        assert bandwidth["gpu0", direction, "one"] == bandwidth["gpu0", direction, "all"]
+        assert total[direction,] > 0
+    assert len([r for r in records if r["kind"] == "measurement" and r["metric"] == "corrupted"]) == 3
+
+
+def test_the_record_says_which_gpu_and_driver(
+    gpu: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    (root / "sys/module/nvidia").mkdir(parents=True)
+    (root / "sys/module/nvidia/version").write_text("580.159.04\n")
+    monkeypatch.setenv("ASSAY_ROOT", str(root))
+    _, records, _ = gpu(gpus=TWO)
+    (driver,) = {
+        r["facts"]["gpu.driver"] for r in records if r["kind"] == "context" and "gpu.driver" in r["facts"]
+    }
+    assert driver == "580.159.04"
+    identities = {
+        (r["subject"]["device"], r["params"]["pci"], r["params"]["uuid"])
+        for r in records
+        if r["kind"] == "measurement" and r["metric"] != "total"
+    }
+    assert identities == {
+        ("gpu0", "0000:03:00.0", "GPU-01020304-0506-0708-090a-0b0c0d0e0f00"),
+        ("gpu1", "0000:83:00.0", "GPU-01020304-0506-0708-090a-0b0c0d0e0f01"),
+    }
+
+
+def test_an_interrupted_direction_keeps_its_copies(gpu: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine is interrupted in its first direction, after some of very many repetitions."""
+    monkeypatch.setenv("FAKE_CUDA", json.dumps({"gpus": TWO[:1]}))
+    command = [str(probe()), "run", "node.gpu_copy", *SMALL[:4], "--repeats", "1000000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as engine:
+        assert engine.stdout is not None
+        started = 0  # repetitions, the untimed one included; the first two have ended when the third starts
+        while started < 3:
+            started += json.loads(engine.stdout.readline())["kind"] == "progress"
+        engine.send_signal(signal.SIGINT)
+        out, _ = engine.communicate(timeout=60)
+    measured = [r for r in map(json.loads, out.splitlines()) if r["kind"] == "measurement"]
+    assert {r["params"]["direction"] for r in measured} == {"h2d"}
+    assert {r["metric"] for r in measured} == {"bandwidth", "corrupted", "total"}
+    assert all(r["summary"]["n"] >= 1 for r in measured)
 
 
 # ---- nothing to measure: waived, with the reason
@@ -186,6 +240,21 @@ def test_waived_with_the_reason(gpu: Run, plan: dict[str, Any], reason: str) -> 
     status, records, _ = gpu(**plan)
     assert status == 2
     assert reason in waived(records)
+
+
+@pytest.mark.parametrize("visible", ["", "7"])
+def test_hidden_gpus_are_no_missing_ones(
+    gpu: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str
+) -> None:
+    root = plant(COBALT, tmp_path / "cobalt")
+    (root / "sys/bus/pci/devices/0000:03:00.0/vendor").write_text("0x10de\n")
+    monkeypatch.setenv("ASSAY_ROOT", str(root))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    status, records, _ = gpu(gpus=[])
+    assert status == 2
+    assert waived(records) == (
+        f"NVIDIA's driver finds no GPU with CUDA_VISIBLE_DEVICES='{visible}'; the PCI bus has 1"
+    )
 
 
 def test_gpus_on_the_bus_without_a_driver_are_named(
@@ -252,7 +321,9 @@ def test_a_gpu_that_hangs_is_named(gpu: Run) -> None:
         ("cuDevicePrimaryCtxRetain", 46, "CUDA_ERROR_DEVICE_UNAVAILABLE"),
         ("cuMemAlloc_v2", 2, "CUDA_ERROR_OUT_OF_MEMORY"),
         ("cuMemHostRegister_v2", 304, "CUDA_ERROR_OPERATING_SYSTEM"),
-        ("cuMemHostRegister_v2", 2, "ulimit -l"),
+        ("cuMemHostRegister_v2", 2, "free memory on this host"),
+        ("cuMemAlloc_v2", 2, "or use a smaller --size"),
+        ("cuDevicePrimaryCtxRetain", 2, "see in nvidia-smi who uses the GPU's memory, and free some"),
         ("cuStreamCreate", 999, "CUDA error 999"),
         ("cuEventCreate", 999, "cuEventCreate failed"),
         ("cuLaunchHostFunc", 719, "cuLaunchHostFunc failed"),
@@ -276,11 +347,28 @@ def test_a_failed_call_of_the_driver_is_named(gpu: Run, call: str, code: int, ex
 
 def test_copies_shrink_to_the_free_memory(gpu: Run) -> None:
     small = {**TWO[0], "memory": 64 << 20, "h2d": 4e9, "d2h": 4e9}
-    status, records, err = gpu("--copies", "2", "--repeats", "3", small=False, gpus=[small])
+    status, records, _ = gpu("--copies", "2", "--repeats", "3", small=False, gpus=[small])
     assert status == 0
     sizes = {r["params"]["size"] for r in records if r["kind"] == "measurement"}
     assert sizes == {8 << 20}
-    assert "memory is short" in err
+    assert {r["params"]["requested"] for r in records if r["kind"] == "measurement"} == {64 << 20}
+
+
+def test_a_failure_of_shrunk_copies_has_its_own_reason(gpu: Run) -> None:
+    small = {**TWO[0], "memory": 64 << 20, "h2d": 4e9, "d2h": 4e9}
+    arguments = ["--copies", "2", "--repeats", "3", "--timeout", "3"]
+    status, records, _ = gpu(*arguments, small=False, gpus=[small], hang={"gpu": 0, "after": 4})
+    assert status == 2
+    assert "does not answer" in failure(records) and "give a longer --timeout" in failure(records)
+
+
+def test_the_size_of_the_copies_is_printed(gpu: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--copies", "2", "--repeats", "3"]
+    gpu(*arguments, small=False, gpus=[{**TWO[0], "memory": 64 << 20, "h2d": 4e9, "d2h": 4e9}])
+    main(["gpu", "-o", "shrunk", *arguments])
+    assert "2 copies of 8 MiB in a row, not of 64 MiB: memory is short" in capfd.readouterr().out
+    main(["gpu", "-o", "fits", *SMALL])
+    assert "4 copies of 256 KiB in a row\n" in capfd.readouterr().out
 
 
 def test_too_little_memory_is_reported(gpu: Run) -> None:
@@ -289,7 +377,13 @@ def test_too_little_memory_is_reported(gpu: Run) -> None:
     assert "too little free memory" in failure(records)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="real-time priority needs root")
+def may_have_realtime_priority() -> bool:
+    """Root in a container may not."""
+    command = [sys.executable, "-c", "import os; os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))"]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not may_have_realtime_priority(), reason="real-time priority is not allowed here")
 def test_realtime_priority_is_accepted(gpu: Run) -> None:
     assert gpu("--realtime", gpus=TWO[:1])[0] == 0
 

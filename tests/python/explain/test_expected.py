@@ -37,8 +37,8 @@ def rdma(value: float, size: int = 65536) -> Measurement:
     return measured("node.rdma", "mlx4_0:1", value * GBIT, size=size, op="write", bidirectional=False)
 
 
-def gpu(value: float, gpus: str = "one") -> Measurement:
-    return measured("node.gpu_copy", "gpu0", value * GBIT, direction="h2d", gpus=gpus, pci=PCI)
+def gpu(value: float, gpus: str = "one", size: int = 64 << 20) -> Measurement:
+    return measured("node.gpu_copy", "gpu0", value * GBIT, direction="h2d", gpus=gpus, pci=PCI, size=size)
 
 
 def expected_of(machine: Machine, device: str) -> Expected:
@@ -107,7 +107,18 @@ def warnings(*records: AnyRecord) -> list[Finding]:
     return [f for f in explain([*contexts(sound_machine()), *records]) if f.rule == "below_expected"]
 
 
-@pytest.mark.parametrize("record", [udp(9.01), rdma(51.04), gpu(94), rdma(30, size=512), gpu(40, gpus="all")])
+@pytest.mark.parametrize(
+    "record",
+    [
+        udp(9.01),
+        rdma(51.04),
+        gpu(94),
+        rdma(30, size=512),
+        gpu(40, gpus="all"),
+        gpu(11, size=4096),
+        gpu(90, size=4 << 20),
+    ],
+)
 def test_figures_within_their_intervals_are_no_findings(record: Measurement) -> None:
     """Small messages, and GPUs that copy at the same time, have no interval."""
     assert warnings(record) == []

@@ -8,11 +8,13 @@ from assay.records.schema import AnyRecord, Finding, Measurement, Subject, Summa
 ALONE = 200e6  # B/s
 
 
-def planted_copies(together: dict[tuple[str, str], float]) -> list[AnyRecord]:
-    """Two GPUs that copy at ALONE by themselves. ``together``: the rates of those that are slower while both copy, by
+def planted_copies(
+    together: dict[tuple[str, str], float], devices: tuple[str, ...] = ("gpu0", "gpu1")
+) -> list[AnyRecord]:
+    """GPUs that copy at ALONE by themselves. ``together``: the rates of those that are slower while both copy, by
     device and direction."""
     records: list[AnyRecord] = []
-    for device in ("gpu0", "gpu1"):
+    for device in devices:
         for direction in ("h2d", "d2h"):
             for gpus in ("one", "all"):
                 rate = ALONE if gpus == "one" else together.get((device, direction), ALONE)
@@ -43,3 +45,8 @@ def test_gpus_that_share_a_link_to_them_are_named() -> None:
 def test_gpus_that_keep_their_rate_share_nothing() -> None:
     assert findings({}) == []
     assert findings({("gpu0", "h2d"): 0.97 * ALONE}) == []
+
+
+def test_the_only_gpu_shares_its_link_with_no_other() -> None:
+    records = planted_copies({("gpu0", "d2h"): 0.8 * ALONE}, devices=("gpu0",))
+    assert [finding for finding in explain(records, ["a"]) if finding.rule == "gpu_copies"] == []
