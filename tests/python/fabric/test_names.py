@@ -23,7 +23,11 @@ def named(*descriptions: str) -> tuple[list[str], list[str]]:
         (["MF0;isw1:SX6036/U1", "MF0;isw2:SX6036/U1"], ["isw1", "isw2"]),
         (["MF0;core:SX6506/S1/U1", "MF0;core:SX6506/L2/U1"], ["core-S1-U1", "core-L2-U1"]),
         (["SwitchIB Mellanox Technologies"] * 2, ["SwitchIB-2", "SwitchIB-1"]),
-        (["leaf one", "leaf-1", "leaf two"], ["leaf-3", "leaf-1", "leaf-2"]),
+        (["leaf one", "leaf-1", "leaf two"], ["leaf-one", "leaf-1", "leaf-two"]),
+        (["leaf 0 rack B", "leaf 1 rack B", "core"], ["leaf-0-rack-B", "leaf-1-rack-B", "core"]),
+        (["leaf 0 (row A)", "leaf 0 (row B)"], ["leaf-0-row-A", "leaf-0-row-B"]),
+        (["spine 0", "core 7 # new", "top of rack 3"], ["spine-0", "core-7-new", "top"]),
+        (["sw 1", "sw/1", "sw-1-1"], ["sw-1-3", "sw-1-2", "sw-1-1"]),
         (["", "MF0;:MQM8700/U1", "a,b[3]"], ["switch", "MQM8700", "a-b-3"]),
     ],
 )
@@ -42,6 +46,7 @@ def test_switches_have_short_safe_names(descriptions: list[str], names: list[str
         (["Hca0", "hca1", "HCA-2 x"], ["Hca0", "hca1", ""]),  # ibsim's hosts, and a device
         (["ubuntu mlx5_0", "ubuntu mlx5_0"], ["", ""]),  # two machines that nobody has named
         (["rack one", "rack two"], ["", ""]),
+        (["node 0", "node 1"], ["", ""]),  # two hosts, no two rails of one
     ],
 )
 def test_a_host_is_the_first_word_of_its_adapters(descriptions: list[str], hosts: list[str]) -> None:
