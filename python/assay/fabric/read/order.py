@@ -19,8 +19,10 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 from assay.fabric.read.text import LineReader, clean
 from assay.fabric.topology import Fabric, Ints
+from assay.records.foreign import Wanted
 
 EMPTY_SLOT = -1
+FILE = Wanted("an order of hosts", "write a host or a list of hosts a line")
 _LINE = re.compile(r"(0x[0-9a-fA-F]{1,4})\s+(.*)")
 _COMMA = re.compile(r",(?![^\[]*\])")  # outside of brackets
 _BRACKET = re.compile(r"([^\[\]]*)\[([^\[\]]+)\]([^\[\]]*)")
@@ -31,7 +33,7 @@ MAX_RANKS = 1 << 16  # empty slots included
 
 def read(path: Path, fabric: Fabric) -> Ints:
     """[ranks] number of the host of each rank, -1 for an empty slot. Raises UserError with file and line."""
-    text = LineReader(path, fix_empty="write a host or a list of hosts a line")
+    text = LineReader(path, FILE)
     by_lid = {int(lid): host for host, lid in enumerate(fabric.host_lids) if lid}
     by_name = {name: [port] for name, port in zip(fabric.host_names, range(fabric.hosts), strict=True)}
     by_name |= fabric.ports_of
@@ -58,7 +60,7 @@ def read(path: Path, fabric: Fabric) -> Ints:
         if len(order) > MAX_RANKS:
             text.refuse(number, f"more than {MAX_RANKS} ranks")
     if not seen.keys() - {EMPTY_SLOT}:
-        text.refuse(text.last, "the file names no host", "write a host or a list of hosts a line")
+        text.refuse(text.last, "the file names no host", FILE.fix)
     return np.array(order, np.int32)
 
 
