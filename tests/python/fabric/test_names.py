@@ -104,6 +104,23 @@ def test_w_takes_the_name_that_it_proposes(rails: list[str], capsys: pytest.Capt
     assert main(["fabric", "conflicts", *rails, "-w", proposed, "-o", "run"]) == 0
 
 
+def test_a_host_with_other_zeros_is_proposed(rails: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("net.txt").write_text(dual_rail(["n01", "n02"]))
+    Path("order").write_text("n[1-2]\n")
+    for members in (["-w", "n[1-2]"], ["--order", "order"]):
+        assert main(["fabric", "conflicts", *rails, *members]) == 2
+        assert "did you mean n01?" in capsys.readouterr().err
+
+
+def test_an_order_keeps_that_of_every_bracket(tmp_path: Path) -> None:
+    names = [f"r{rack}n{node}-ib0" for rack in (1, 2) for node in (1, 2)]
+    (tmp_path / "net").write_text(dual_rail(names))
+    (tmp_path / "order").write_text("r[2,1]n[2,1]-ib0\n")
+    fabric = read_fabric(tmp_path / "net")
+    found = [fabric.hosts_of_ports[k] for k in read_order(tmp_path / "order", fabric)]
+    assert found == ["r2n2-ib0", "r2n1-ib0", "r1n2-ib0", "r1n1-ib0"]
+
+
 def test_no_launcher_file_names_a_port_without_a_host(
     rails: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
