@@ -172,6 +172,10 @@ def test_a_text_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
         (b'[{"name": "a", "args": {"x": 1}, "ph": "B", "ts": 1}]', "a trace of Chrome's format"),
         (b"#Paraver (27/11/2026 at 02:11):9_ns:1(2):1:1(1:1)\n1:1:1:1:1:0:9:1\n", "a trace of Paraver"),
         (b"LEVEL CPU SIZE 2\nCPU 1.1\n", "labels of Paraver"),
+        (b"7|run|all|COMPLETED|0:0\n", "the output of sacct"),
+        (b"2ELIFREP\0\0", "a recording of perf"),
+        (b"version: 1\ncreator: xdebug 3\nevents: Time\n", "a profile of callgrind"),
+        (b'{"jobs": [],\n "meta": {"plugins": {}, "Slurm": {"version": {}}}}', "the JSON of Slurm"),
         (b"JobID|JobName|State|\n7|run|COMPLETED|\n", "the output of sacct"),
         (b"User|NNodes|State|\nroot|2|FAILED|\n", "the output of sacct"),
         (b"JobID,JobName,NodeList\n7,run,n1\n", "the output of sacct"),
@@ -257,6 +261,15 @@ def test_a_greeting_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().err == (
         f"note: {path}: 2 lines before the output of ibnetdiscover left out: 'Welcome to the cluster'\n"
     )
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    ["Filesystem  Size  Used\n/dev/sda1  9G  1G\n", "JOBID PARTITION NAME\n", "GPU 0: X (UUID: GPU-1)\n"],
+)
+def test_a_greeting_may_hold_the_output_of_commands(tmp_path: Path, greeting: str) -> None:
+    text = read_text(written(tmp_path, (greeting + NET).encode()), FABRIC)
+    assert text == "\n" * greeting.count("\n") + NET
 
 
 @pytest.mark.parametrize(

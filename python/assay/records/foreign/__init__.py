@@ -18,8 +18,9 @@ from typing import BinaryIO
 
 from assay.errors import UserError
 from assay.records.files import open_regular
+from assay.records.foreign.binary import GIVE_OUTPUT, BinaryKind, binary_kind
 from assay.records.foreign.encoding import utf8_chunks
-from assay.records.foreign.kinds import GIVE_OUTPUT, BinaryKind, Kind, binary_kind, text_kind
+from assay.records.foreign.kinds import Kind, text_kind
 from assay.records.foreign.leading import without_leading_lines
 from assay.records.foreign.unpack import compression_of, unpacked
 from assay.records.notes import tell

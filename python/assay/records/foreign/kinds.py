@@ -1,94 +1,23 @@
-"""What a file is: a table of kinds, each recognised by the first bytes (no text) or by a line near the begin (text).
+"""What a text is: a table of kinds, each recognised by a line near the begin. What is no text is in ``binary``.
 
 The table is for refusals: a reader that gets another file says what that file is. It holds what people of this field
-have at hand and may give by mistake. Signatures are those of the formats' owners, as file(1) knows them, too.
+have at hand and may give by mistake.
 """
 
 from __future__ import annotations
 
 import re
-import struct
 from typing import NamedTuple
-
-GIVE_OUTPUT = "give the text that the tool has written"
-DARSHAN = 6567223  # DARSHAN_MAGIC_NR of darshan-log-format.h, after eight bytes of version
 
 
 class Kind(NamedTuple):
-    """``name`` in messages; ``fix`` for binary ones. ``pattern`` of text: searched in its first part, line by line.
-    ``first``: a line with which it may begin; what is before that belongs to no such file. None: not looked for."""
+    """``name`` in messages. ``pattern``: searched in the first part of a text, line by line. ``first``: a line that it
+    may begin with; what is before that belongs to no such file. None: not looked for."""
 
     key: str
     name: str
     pattern: re.Pattern[str]
     first: re.Pattern[str] | None = None
-    fix: str = ""
-
-
-class BinaryKind(NamedTuple):
-    """``magic`` at ``offset``; ``holds``: what else the first part has. The more special kind comes first."""
-
-    name: str
-    magic: bytes
-    fix: str = GIVE_OUTPUT
-    offset: int = 0
-    holds: re.Pattern[bytes] | None = None
-
-
-_PICKLE = re.compile(rb"\A\x80[\x02-\x05][\x95(}\]c\x8c]")  # protocol, then a frame or the first opcode
-BINARY = (
-    BinaryKind("an ELF program or library", b"\x7fELF"),
-    BinaryKind("a PNG picture", b"\x89PNG\r\n\x1a\n"),
-    BinaryKind("a JPEG picture", b"\xff\xd8\xff"),
-    BinaryKind("a GIF picture", b"GIF8"),
-    BinaryKind("a PDF document", b"%PDF-"),
-    BinaryKind("an HDF5 file", b"\x89HDF\r\n\x1a\n"),
-    BinaryKind("a netCDF file", b"CDF", holds=re.compile(rb"\ACDF[\x01\x02\x05]")),
-    BinaryKind(
-        "an SQLite export of Nsight Systems",
-        b"SQLite format 3\0",
-        holds=re.compile(rb"CREATE TABLE (StringIds|TARGET_INFO_|CUPTI_|META_DATA_EXPORT)"),
-    ),
-    BinaryKind("an SQLite database of rocprofiler", b"SQLite format 3\0", holds=re.compile(rb"\brocpd_")),
-    BinaryKind("an SQLite database", b"SQLite format 3\0"),
-    BinaryKind("a NumPy array", b"\x93NUMPY"),
-    BinaryKind("a Parquet file", b"PAR1"),
-    BinaryKind("a recording of perf", b"PERFILE2"),
-    BinaryKind("a report of Nsight Systems", b"NVIDIA Tegra Profiler Report"),
-    BinaryKind("a report of Nsight Compute", b"NVR\0"),
-    BinaryKind("a trace of OTF2 (Score-P)", b"OTF2"),
-    BinaryKind("a database of HPCToolkit", b"HPCTOOLKIT"),
-    BinaryKind("a measurement of HPCToolkit", b"HPCRUN-"),
-    BinaryKind("a recording of gprof", b"gmon\x01\0\0\0"),
-    BinaryKind("a trace of trace-cmd", b"\x17\x08Dtracing"),
-    BinaryKind("a trace of LTTng", b"\xc1\x1f\xfc\xc1"),
-    BinaryKind("a recording of Java's Flight Recorder", b"FLR\0"),
-    BinaryKind("a heap dump of Java", b"JAVA PROFILE 1.0."),
-    BinaryKind("a processor profile of gperftools", b"\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
-    # proto/profile.proto: first a type of samples (two numbers), or, of other writers, the empty string.
-    BinaryKind(
-        "a profile of pprof", b"\n", holds=re.compile(rb"\A\n[\2-\x16](\x08[\x80-\xff]*[\0-\x7f]\x10|\x10)")
-    ),
-    BinaryKind("a profile of pprof", b"2\0002"),
-    # Objects of Python as marshal writes them: a dictionary whose first key is (file, line, function).
-    BinaryKind("a profile of Python's cProfile", b"", holds=re.compile(rb"\A[{\xfb][)\xa9]\x03")),
-    BinaryKind("a pickle of Python", b"", holds=_PICKLE),
-    BinaryKind(
-        "a profile of Cube (Score-P)",
-        b"ustar",
-        offset=257,
-        holds=re.compile(rb"\A(\./)?(anchor\.xml|[0-9]+\.(index|data))\0"),
-    ),
-    BinaryKind("a zip archive", b"PK\x03\x04", "unpack it, and name the file inside"),
-    BinaryKind("a 7z archive", b"7z\xbc\xaf\x27\x1c", "unpack it, and name the file inside"),
-    BinaryKind("a tar archive", b"ustar", "unpack it, and name the file inside", 257),
-    BinaryKind("a log of Darshan", struct.pack("<q", DARSHAN), offset=8),
-    BinaryKind("a recording of memray", b"memray"),
-    BinaryKind("a packet capture", b"\xd4\xc3\xb2\xa1"),
-    BinaryKind("a packet capture", b"\xa1\xb2\xc3\xd4"),
-    BinaryKind("a packet capture", b"\x4d\x3c\xb2\xa1"),
-    BinaryKind("a packet capture", b"\x0a\x0d\x0d\x0a"),
-)
 
 
 def _lines(pattern: str) -> re.Pattern[str]:
@@ -251,7 +180,11 @@ BENCHMARKS = (
 PROFILERS = (
     Kind("heaptrack", "a heaptrack trace", _lines(r"\Av [0-9a-f]+( [0-9a-f]+)?$")),
     Kind("massif", "a profile of massif", _lines(r"^time_unit: (i|ms|B)$")),
-    Kind("callgrind", "a profile of callgrind", _lines(r"\A# callgrind format|^creator: callgrind-")),
+    Kind(
+        "callgrind",
+        "a profile of callgrind",
+        _lines(r"\A# callgrind format|^creator: \w|\Aevents: .*\n(fl|fn|ob)="),
+    ),
     Kind("cachegrind", "a profile of cachegrind", _lines(r"\Adesc: I1 cache:")),
     Kind("valgrind", "a report of valgrind", _lines(r"\A==[0-9]+== |^<valgrindoutput>")),
     Kind("malt", "a profile of MALT", re.compile(r'\A\s*\{[^\0]*"run"\s*:\s*\{[^{}\0]*"formatVersion"\s*:')),
@@ -279,7 +212,10 @@ JOBS = (  # before READ: scontrol prints nodes nearly as slurm.conf has them
     _named("the output of scontrol show job", r"^JobId=[0-9]+ "),
     _named("the output of scontrol show partition", r"^PartitionName=\S+[ \t\r]*\n +AllowGroups="),
     _named("the output of scontrol show config", r"^Configuration data as of "),
-    _named("the output of sacct", r'\A[^#=\n]*?(?<![^\s|,"])JobID(Raw)?"?[ \t|,][^=\n]*$'),
+    _named(
+        "the output of sacct",
+        r'\A[0-9][\w.+-]{0,60}(\|[^|\n]*){2,}$|\A[^#=\n]*?(?<![^\s|,"])JobID(Raw)?"?[ \t|,;][^=\n]*$',
+    ),
     _named(
         "the output of sacct or squeue",
         r"\A(?=.*\b(?i:JobName|State|NodeList|NNodes|User|Partition|Elapsed)\b)\w+(\|\w+)+\|?[ \t\r]*$",
@@ -365,7 +301,9 @@ OTHERS = (
     Kind("firefox", "a profile of Firefox", _json("preprocessedProfileVersion")),
     Kind("cpuprofile", "a profile of V8", re.compile(r'\A\s*\{\s*"nodes"\s*:\s*\[\s*\{[^\0]*?"callFrame"')),
     Kind("google", "the JSON of Google Benchmark", re.compile(r'\A\s*\{\s*"context"\s*:\s*\{\s*"date"')),
-    Kind("slurm json", "the JSON of Slurm", re.compile(r'\A\s*\{(?=[^\0]*"meta"\s*:)[^\0]*"slurm"\s*:\s*\{')),
+    Kind(
+        "slurm json", "the JSON of Slurm", re.compile(r'\A\s*\{(?=[^\0]*"meta"\s*:)[^\0]*"[Ss]lurm"\s*:\s*\{')
+    ),
     _named("the output of nccl-tests", r"^# nThread [0-9]+ nGpus [0-9]+"),
     _named("the output of iperf3", r"^Connecting to host \S+, port [0-9]+"),
     _named("the output of iperf", r"^(Client connecting to|Server listening on) .*(TCP|UDP)\b"),
@@ -374,22 +312,11 @@ OTHERS = (
     _named("the output of sar or iostat", r"\ALinux [0-9]\S+ \(\S+\)"),
     _named("entries of a forwarding table without their switch", r"^0x[0-9a-f]{4} +:? ?[0-9]{3} +: "),
 )
-TEXT = JOBS + OTHERS + READ + FABRIC + PARTS + MACHINES + BENCHMARKS + PROFILERS
+FILES = OTHERS + READ + FABRIC + MACHINES + BENCHMARKS + PROFILERS  # without what a login prints, too
+TEXT = JOBS + FILES + PARTS
 
 
-def binary_kind(head: bytes) -> BinaryKind | None:
-    """What the first bytes are; None for text, or for what is not known."""
-    return next(
-        (
-            kind
-            for kind in BINARY
-            if head.startswith(kind.magic, kind.offset) and (kind.holds is None or kind.holds.search(head))
-        ),
-        None,
-    )
-
-
-def text_kind(head: str) -> Kind | None:
+def text_kind(head: str, kinds: tuple[Kind, ...] = TEXT) -> Kind | None:
     """What the first part of a text is: the kind whose line comes first; None for what is not known."""
-    found = [(match.start(), kind) for kind in TEXT if (match := kind.pattern.search(head))]
+    found = [(match.start(), kind) for kind in kinds if (match := kind.pattern.search(head))]
     return min(found, key=lambda item: item[0])[1] if found else None
