@@ -92,18 +92,16 @@ def read_text(path: Path, wanted: Wanted, limit: int = MAX_TEXT) -> str:
     return content.decode()
 
 
-def what_is(path: Path) -> Kind | None:
-    """What a text is; None for what is not known, or damaged. Raises UserError for no text, and no file."""
+def refuse_other(path: Path, wanted: Wanted) -> None:
+    """Raises UserError for a file of a known kind that ``wanted`` is not, and for no file. A damaged one may pass."""
     head = b""
     with _open(path) as file, contextlib.suppress(UserError):  # of a damaged file as much as can be read
         for chunk in unpacked(path, file):
             head += chunk
             if len(head) >= HEAD:
                 break
-    kind = binary_kind(head)
-    if kind is not None:
-        raise UserError(f"{path}: {kind.name}, no text", kind.fix)
-    return text_kind(head[:HEAD].decode(errors="replace"))
+    for _ in _refuse_text(path, _refuse_binary(path, iter([head]), wanted), wanted):
+        pass
 
 
 def named(path: Path) -> str:
@@ -188,7 +186,7 @@ __all__ = [
     "named",
     "open_text",
     "read_text",
+    "refuse_other",
     "require_plain",
     "text_kind",
-    "what_is",
 ]
