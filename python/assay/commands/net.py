@@ -280,7 +280,7 @@ def _schedule_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
     if args.schedule_file is None:
         return {"schedule": args.schedule or "shift"}
     schedules.read(args.schedule_file, ranks)  # reports mistakes of the file before anything is started
-    require_plain(args.schedule_file)
+    require_plain(args.schedule_file, schedules.FILE)
     return {"schedule": "file", "schedule_file": str(args.schedule_file.resolve())}
 
 

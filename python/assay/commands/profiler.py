@@ -21,6 +21,7 @@ from assay.profile.compare import Change, changes
 from assay.profile.heap import HeapProfile
 from assay.profile.numa import NumaProfile
 from assay.profile.profiles import Profiles
+from assay.records.foreign import named
 from assay.records.run import Run
 from assay.records.schema import Scalar
 from assay.records.text import json_line
@@ -48,7 +49,7 @@ class Profiler(Generic[Profile]):
         """Loads a run and its profiles, after analysing recordings that have not been analysed. Raises UserError."""
         fix = f"record one: assay {self.verb} -o RUN -- PROGRAM"
         if not (path / "run.json").is_file():
-            raise UserError(f"{path} is not a run", fix)
+            raise UserError(f"{named(path)} is not a run", fix)
         run = Run.load(path)
         self.analyse(run)
         profiles = Profiles(run.path)

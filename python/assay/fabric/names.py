@@ -6,7 +6,8 @@ description has one.
     host     the machine: the first word of the descriptions of its adapters
     port     an end port: its host; of a host with several, also the adapter, and the port of an adapter with several:
              "node1 mlx5_0", "node1 mlx5_1:2"
-    switch   the name within a managed switch's description; of several chips of one box also the chip, "core1-L2-U1"
+    switch   the name within a managed switch's description; of several chips of one box also the chip, "core1-L2-U1".
+             Else the first word; where several share it, or its number follows, all words: "leaf-0-rack-B"
 
 Two nodes never have one name: what the description does not tell apart has its GUID in its name, or a number.
 """
@@ -29,6 +30,10 @@ _FACTORY = re.compile(
 _DEVICE = re.compile(
     r"(mlx[0-9]|mthca|hfi1|qib|ipath|ehca|ibp|rocep|roceo|bnxt_re|irdma|efa_?)[\w.-]*|HCA-[0-9]+"
 )
+
+_ADAPTER = re.compile(
+    r"[^\W\d]\S*[0-9]"
+)  # "mlx5_0", "rail1"; a number alone is of "node 0" and "node 1", two hosts
 
 
 @dataclass(frozen=True)
@@ -98,9 +103,7 @@ def _first_word(port: EndPort) -> str:
 def _are_rails(rests: list[str]) -> bool:
     if len(rests) == 1 or not any(rests):
         return True
-    return len(set(rests)) == len(rests) and all(
-        len(rest.split()) == 1 and rest[-1].isdigit() for rest in rests
-    )
+    return len(set(rests)) == len(rests) and all(map(_ADAPTER.fullmatch, rests))
 
 
 def name_switches(descriptions: Sequence[str], guids: Sequence[int]) -> list[str]:
@@ -108,8 +111,8 @@ def name_switches(descriptions: Sequence[str], guids: Sequence[int]) -> list[str
     parts = [_switch_parts(text) for text in descriptions]
     short = Counter(name for name, _ in parts)
     wanted = [
-        "-".join([name, *(part for part in modules.split("/") if part)]) if short[name] > 1 else name
-        for name, modules in parts
+        "-".join([name, *rest]) if short[name] > 1 or _is_numbered(name, rest) else name
+        for name, rest in parts
     ]
     counts = Counter(wanted)
     number: Counter[str] = Counter()
@@ -125,12 +128,21 @@ def name_switches(descriptions: Sequence[str], guids: Sequence[int]) -> list[str
     return names
 
 
-def _switch_parts(description: str) -> tuple[str, str]:
-    """A safe name, and the module and chip of a managed box."""
+def _is_numbered(name: str, rest: list[str]) -> bool:
+    """Whether the number of "spine 0" is behind its first word."""
+    return not re.search("[0-9]", name) and re.search("[0-9]", rest[0] if rest else "") is not None
+
+
+def _switch_parts(description: str) -> tuple[str, list[str]]:
+    """A safe name and what tells it from others of that name: module and chip of a managed box, or the other words of
+    a description, unless they are the vendor's."""
     if match := _MANAGED.fullmatch(description):
-        return safe(match[1] or match[2] or "") or "switch", match[3] or ""
-    words = description.split()
-    return safe(words[0] if words else "") or "switch", ""
+        name, rest = safe(match[1] or match[2] or ""), (match[3] or "").split("/")
+    else:
+        words = description.split()
+        name = safe(words[0] if words else "")
+        rest = [] if _FACTORY.search(description) else words[1:]
+    return name or "switch", [part for part in map(safe, rest) if part]
 
 
 def safe(text: str) -> str:

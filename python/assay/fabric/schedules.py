@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 
 from assay.errors import UserError
 from assay.fabric.read.text import LineReader
+from assay.records.foreign import Wanted
 
 Ints = NDArray[np.int32]
 IDLE = -1
 MAX_STEPS = 1 << 20  # of a file
 MAX_ENTRIES = 1 << 28  # steps times ranks: 1 GiB
 MAX_LINE_BYTES = 1 << 20
+FILE = Wanted("a schedule", "write a step a line, the destination of each rank")
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def read(path: Path, ranks: int) -> Schedule:
     Raises UserError with file and line for a line of another length, or a rank that does not exist.
     """
     rows = []
-    for number, line in LineReader(path, MAX_LINE_BYTES, "write a step a line, the destination of each rank"):
+    for number, line in LineReader(path, FILE, MAX_LINE_BYTES):
         fields = line.partition("#")[0].split()
         if not fields:
             continue

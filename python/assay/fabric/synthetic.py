@@ -27,6 +27,7 @@ from assay.errors import UserError
 from assay.fabric.read.cables import WIDTHS
 from assay.fabric.read.text import LineReader, printable
 from assay.fabric.topology import LANE_RATES, LAST_UNICAST_LID, Fabric, Ints
+from assay.records.foreign import Wanted
 
 MAX_LEVELS = 6
 GUID_OF_SWITCHES, GUID_OF_HOSTS = 0x0002000000000000, 0x0001000000000000
@@ -80,12 +81,13 @@ def parse(text: str, source: str = "--fat-tree") -> FatTree:
 
 
 MAX_VALUES = {"radix": 254, "levels": MAX_LEVELS}  # of other keys: LAST_UNICAST_LID
+FILE = Wanted("a description of a fat tree", "write radix=36 and nodes=45, a line each")
 KEYS = ("radix", "nodes", "levels", "per-leaf", "spines", "rate", "missing", "dead")
 
 
 def read(path: Path) -> FatTree:
     """A description in a file. Raises UserError."""
-    lines = [line for _, line in LineReader(path, fix_empty="write radix=36 and nodes=45, a line each")]
+    lines = [line for _, line in LineReader(path, FILE)]
     return parse("\n".join(lines), str(path))
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from assay.errors import UserError
 from assay.fabric.levels import connected_parts, find_leaves, find_levels
+from assay.records.padding import did_you_mean
 
 Ints = NDArray[np.int32]
 MAX_SHOWN = 8  # ports in a message
@@ -231,9 +232,10 @@ class Fabric:
                 numbers += self.ports_of[name]
             else:
                 known = next(iter(self.ports_of), self.host_names[0])
+                otherwise = f"name them as the topology does, such as {known}"
                 raise UserError(
                     f"{self.source}: no host '{name}' in the fabric",
-                    f"name them as the topology does, such as {known}",
+                    did_you_mean([name], [*self.ports_of, *self._by_name], otherwise),
                 )
         return np.array(numbers, np.int32)
 

@@ -40,11 +40,35 @@ OTHER_FILES = (
     (re.compile(r"\S+ [0-9]+(,[0-9]+)+$"), "a host and its processors, as in LSF's affinity file"),
 )
 ONE_A_LINE = "write a host or a node set a line"
+_BETWEEN = re.compile(r"[\s,;|]+")
+# Names of columns: one of the first group is enough, of the second two are needed, since hosts may be called so.
+_COLUMNS = re.compile(r"host_?names?|node_?names?|node_?list|host_?list|fqdn|ip_?addr(ess)?", re.IGNORECASE)
+_WEAK_COLUMNS = re.compile(
+    r"hosts?|nodes?|names?|servers?|ip(v[46])?|addr(ess)?|mac|racks?|roles?|states?|status|partition|user|port|slots|"
+    r"cpus|cores|memory|type|id",
+    re.IGNORECASE,
+)
+_ADDRESS = r"([0-9]{1,3}(\.[0-9]{1,3}){3}|([0-9a-f]{2}:){5,}[0-9a-f]{2})"
+_WITH_ADDRESS = re.compile(
+    rf"([^\s,;]*[g-z_][^\s,;]*)[,;]\s*{_ADDRESS}([,;].*)?|{_ADDRESS}[,;]\s*([^\s,;\[]*[g-z_][^\s,;]*)",
+    re.IGNORECASE,
+)
 
 
 class HostLine(NamedTuple):
     hosts: str  # a name or a node set
     has_slots: bool
+
+
+def refuse_table(text: str, where: str, is_first: bool) -> None:
+    """Raises UserError for a line of a table (CSV): each would be several hosts. Its header is the first line."""
+    fields = [field.strip("\"'") for field in _BETWEEN.split(text.strip()) if field]
+    strong = sum(1 for field in fields if _COLUMNS.fullmatch(field))
+    weak = sum(1 for field in fields if _WEAK_COLUMNS.fullmatch(field))
+    if is_first and (strong or weak > 1):
+        raise UserError(f"{where} '{text[:60]}': the header of a table, no host", ONE_A_LINE)
+    if _WITH_ADDRESS.fullmatch(text):
+        raise UserError(f"{where} '{text[:60]}': a name and an address of one host", ONE_A_LINE)
 
 
 def parse_line(text: str, where: str) -> HostLine:

@@ -8,20 +8,31 @@ are written is kept here, since it is that of the ranks.
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, islice, product
 from pathlib import Path
 
+from ClusterShell.Defaults import config_paths
 from ClusterShell.NodeSet import NodeSet, NodeSetException
-from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
+from ClusterShell.NodeUtils import GroupResolverConfig, GroupResolverError, GroupSourceError
 
 from assay.errors import UserError
-from assay.launch.host_lines import ADDRESS, ONE_A_LINE, HostLine, parse_line, without_brackets, without_slots
+from assay.launch.host_lines import (
+    ADDRESS,
+    ONE_A_LINE,
+    HostLine,
+    parse_line,
+    refuse_table,
+    without_brackets,
+    without_slots,
+)
 from assay.records.foreign import Wanted, read_text
 from assay.records.notes import tell
 
 EXAMPLE = "write it like 'client[1-3,10]' or 'a,b'"
+NO_MATCH = "a pattern, and no host of ClusterShell's groups matches it"
 MAX_HOSTS = 100_000  # the largest machines have some ten thousand
 # A name that begins with "-" would be an option of the launcher, and other characters belong to its syntax. user@host
 # and an IPv6 address with a scope are allowed.
@@ -33,6 +44,11 @@ _BARE_RANGE = re.compile(r"((?:\d+\.)*)(\d+-\d+)")  # of numbers or addresses
 _OPERAND = re.compile(r"(?:\[[^\[\]]*\]|[^,!&^\[])+")  # of the operators of node sets
 _BRACKET = re.compile(r"\[([0-9,/-]+)\]")
 FILE = Wanted("a host file", ONE_A_LINE)
+# Without the file in the folder of Python, where ClusterShell's wheel installs groups of hosts that do not exist.
+_GROUPS = GroupResolverConfig(
+    [path for path in config_paths("groups.conf") if not path.startswith(f"{sys.prefix}/etc/")],
+    set("@,!&^*"),
+)
 
 
 def parse_hosts(text: str, option: str) -> list[str]:
@@ -47,7 +63,7 @@ def parse_hosts(text: str, option: str) -> list[str]:
     is_plain = all(map(_PLAIN.fullmatch, parts))
     hosts = list(dict.fromkeys(parts)) if is_plain else _expand(text, where)
     if not hosts and re.search(r"[*?]", text):
-        raise UserError(f"{where}: a pattern, and no host of ClusterShell's groups matches it", EXAMPLE)
+        raise UserError(f"{where}: {NO_MATCH}", EXAMPLE)
     if not hosts:
         raise UserError(f"{where}: no host in it", EXAMPLE)
     if len(hosts) > MAX_HOSTS:
@@ -75,7 +91,7 @@ def _expand(text: str, where: str) -> list[str]:
     if any(int(last[:20]) - int(first[:20]) >= MAX_HOSTS for first, last in _RANGE.findall(text)):
         raise UserError(f"{where}: more than {MAX_HOSTS} hosts", EXAMPLE)
     try:
-        found = list(islice(NodeSet(text), MAX_HOSTS + 1))
+        found = list(islice(NodeSet(text, resolver=_GROUPS), MAX_HOSTS + 1))
         if len(found) > MAX_HOSTS:
             return found
         written = chain.from_iterable(map(_in_order, _OPERAND.findall(text))) if "," in text else found
@@ -83,6 +99,8 @@ def _expand(text: str, where: str) -> list[str]:
     except NodeSetException as error:
         raise UserError(f"{where}: {_reason(error)}", EXAMPLE) from error
     except (GroupResolverError, GroupSourceError) as error:
+        if re.search(r"[*?]", text):
+            raise UserError(f"{where}: {NO_MATCH}", EXAMPLE) from error
         raise UserError(
             f"{where}: no group of hosts: {error}", "see /etc/clustershell/groups.conf"
         ) from error
@@ -102,7 +120,7 @@ def _in_order(part: str) -> Iterator[str]:
     """The hosts of a node set without operators: "r[2,1]n[0-1]" is r2n0, r2n1, r1n0, r1n1."""
     fields = _BRACKET.split(part.strip())  # names and lists of numbers in turn
     if len(fields) == 1:
-        return iter(NodeSet(part) if part.strip().startswith("@") else fields)
+        return iter(NodeSet(part, resolver=_GROUPS) if part.strip().startswith("@") else fields)
     choices = [
         [
             number
@@ -131,6 +149,7 @@ def read_hosts(path: Path, option: str) -> list[str]:
         if not text:
             continue
         where = f"{option} {path}:{number}:"
+        refuse_table(text, where, not names)
         is_plain = ":" not in text and _PLAIN.fullmatch(text)
         listed = HostLine(text, False) if is_plain else parse_line(text, where)
         has_slots |= listed.has_slots

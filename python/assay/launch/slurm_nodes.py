@@ -20,6 +20,7 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 from assay.errors import UserError
 from assay.launch.engines import probe
 from assay.launch.identity import MAX_LOOKUPS, addresses_of, match_names
+from assay.records.padding import did_you_mean
 from assay.records.schema import Machine
 
 SCONTROL_LIMIT_S = 60.0  # of scontrol
@@ -70,7 +71,11 @@ def _refuse(hosts: Sequence[str], node_of_host: dict[str, str], nodes: list[str]
         where = "of this allocation" if _allocated() else "of Slurm"
         raise UserError(
             f"{', '.join(missing[:8])}: no node {where} ({nodes_text}) has this name or address",
-            "list the nodes as Slurm calls them (scontrol show nodes), or use --launcher openmpi",
+            did_you_mean(
+                missing,
+                _allocated() or nodes,
+                "list the nodes as Slurm calls them (scontrol show nodes), or use --launcher openmpi",
+            ),
         )
     for host in hosts:
         same = [other for other in hosts if node_of_host[other] == node_of_host[host]]

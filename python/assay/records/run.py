@@ -26,6 +26,7 @@ import msgspec
 from assay import __version__
 from assay.errors import UserError
 from assay.records.files import open_appended, open_regular, read_regular, replace_file
+from assay.records.foreign import named
 from assay.records.schema import (
     SCHEMA_VERSION,
     AnyRecord,
@@ -120,7 +121,9 @@ class Run:
         try:
             info: RunInfo = decode_run_info(read_regular(folder / "run.json"))
         except (FileNotFoundError, NotADirectoryError):
-            raise UserError(f"{folder} is not a run directory: no run.json in it", "see 'ls runs/'") from None
+            raise UserError(
+                f"{named(folder)} is not a run directory: no run.json in it", "see 'ls runs/'"
+            ) from None
         except (OSError, msgspec.MsgspecError) as error:
             raise UserError(f"cannot read {folder / 'run.json'}: {error}") from error
         if info.schema != SCHEMA_VERSION:

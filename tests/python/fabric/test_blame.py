@@ -170,7 +170,7 @@ def test_the_planned_exchange_is_faster_than_a_shift(tmp_path: Path) -> None:
         (["--fat-tree", "radix=8,nodes=4", "-w", "x1,x2"], "no host 'x1' in the fabric"),
         (["--routing", "min-hop"], "without a fabric"),
         (["--fabric", "missing", "--tables", "t"], "missing: cannot be read"),
-        (["-n", "3", "--schedule-file", str(SIX / "fts.txt")], ":1: not a list of ranks"),
+        (["-n", "3", "--schedule-file", str(SIX / "fts.txt")], "opensm-lfts.dump), not a schedule"),
         (["-n", "3", "--schedule-file", "x", "--schedule", "xor"], "both given"),
         (
             ["--fat-tree", "radix=8,nodes=4", "--servers", "node0", "--clients", "node1"],

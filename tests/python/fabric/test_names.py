@@ -23,7 +23,11 @@ def named(*descriptions: str) -> tuple[list[str], list[str]]:
         (["MF0;isw1:SX6036/U1", "MF0;isw2:SX6036/U1"], ["isw1", "isw2"]),
         (["MF0;core:SX6506/S1/U1", "MF0;core:SX6506/L2/U1"], ["core-S1-U1", "core-L2-U1"]),
         (["SwitchIB Mellanox Technologies"] * 2, ["SwitchIB-2", "SwitchIB-1"]),
-        (["leaf one", "leaf-1", "leaf two"], ["leaf-3", "leaf-1", "leaf-2"]),
+        (["leaf one", "leaf-1", "leaf two"], ["leaf-one", "leaf-1", "leaf-two"]),
+        (["leaf 0 rack B", "leaf 1 rack B", "core"], ["leaf-0-rack-B", "leaf-1-rack-B", "core"]),
+        (["leaf 0 (row A)", "leaf 0 (row B)"], ["leaf-0-row-A", "leaf-0-row-B"]),
+        (["spine 0", "core 7 # new", "top of rack 3"], ["spine-0", "core-7-new", "top"]),
+        (["sw 1", "sw/1", "sw-1-1"], ["sw-1-3", "sw-1-2", "sw-1-1"]),
         (["", "MF0;:MQM8700/U1", "a,b[3]"], ["switch", "MQM8700", "a-b-3"]),
     ],
 )
@@ -42,6 +46,7 @@ def test_switches_have_short_safe_names(descriptions: list[str], names: list[str
         (["Hca0", "hca1", "HCA-2 x"], ["Hca0", "hca1", ""]),  # ibsim's hosts, and a device
         (["ubuntu mlx5_0", "ubuntu mlx5_0"], ["", ""]),  # two machines that nobody has named
         (["rack one", "rack two"], ["", ""]),
+        (["node 0", "node 1"], ["", ""]),  # two hosts, no two rails of one
     ],
 )
 def test_a_host_is_the_first_word_of_its_adapters(descriptions: list[str], hosts: list[str]) -> None:
@@ -97,6 +102,23 @@ def test_w_takes_the_name_that_it_proposes(rails: list[str], capsys: pytest.Capt
     assert main(["fabric", "conflicts", *rails, "-w", "x9"]) == 2
     proposed = capsys.readouterr().err.split("such as ")[1].strip()
     assert main(["fabric", "conflicts", *rails, "-w", proposed, "-o", "run"]) == 0
+
+
+def test_a_host_with_other_zeros_is_proposed(rails: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("net.txt").write_text(dual_rail(["n01", "n02"]))
+    Path("order").write_text("n[1-2]\n")
+    for members in (["-w", "n[1-2]"], ["--order", "order"]):
+        assert main(["fabric", "conflicts", *rails, *members]) == 2
+        assert "did you mean n01?" in capsys.readouterr().err
+
+
+def test_an_order_keeps_that_of_every_bracket(tmp_path: Path) -> None:
+    names = [f"r{rack}n{node}-ib0" for rack in (1, 2) for node in (1, 2)]
+    (tmp_path / "net").write_text(dual_rail(names))
+    (tmp_path / "order").write_text("r[2,1]n[2,1]-ib0\n")
+    fabric = read_fabric(tmp_path / "net")
+    found = [fabric.hosts_of_ports[k] for k in read_order(tmp_path / "order", fabric)]
+    assert found == ["r2n2-ib0", "r2n1-ib0", "r1n2-ib0", "r1n1-ib0"]
 
 
 def test_no_launcher_file_names_a_port_without_a_host(

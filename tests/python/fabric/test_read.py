@@ -12,8 +12,9 @@ import pytest
 from recorded import SIX, db_csv, decompress
 
 from assay.errors import UserError
-from assay.fabric import Routes, conflicts, schedules, synthetic, tables
+from assay.fabric import Fabric, Routes, conflicts, schedules, synthetic, tables
 from assay.fabric.read import read_fabric, read_order, read_tables
+from assay.fabric.remedies.slurm_files import read_topology
 from assay.measure.fabric import members_of
 
 TOPOLOGIES = ["topology.txt", "opensm-subnet.lst"]
@@ -192,6 +193,40 @@ def test_damaged_tables_are_refused(
         read_tables(path, fabric)
     assert message in str(error.value)
     assert str(error.value).startswith(f"{path}:")
+
+
+def test_the_table_of_one_switch_is_named_as_such(tmp_path: Path) -> None:
+    fabric = read_fabric(SIX / "topology.txt")
+    text = (SIX / "fts.txt").read_text()
+    (tmp_path / "t").write_text(text[: text.index("Unicast", 1)])
+    with pytest.raises(
+        UserError, match="the output of ibroute, which has the table of leaf2 alone"
+    ) as refused:
+        read_tables(tmp_path / "t", fabric)
+    assert "dump_fts" in refused.value.fix
+    (tmp_path / "t").write_text(text[text.index("0x0001") : text.index("Unicast", 1)])
+    with pytest.raises(UserError, match="entries of a forwarding table without their switch"):
+        read_tables(tmp_path / "t", fabric)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path, fabric: read_order(path, fabric),
+        lambda path, fabric: schedules.read(path, fabric.hosts),
+        lambda path, fabric: synthetic.read(path),
+        lambda path, fabric: read_tables(path, fabric),
+        lambda path, fabric: read_fabric(path),
+        lambda path, fabric: read_topology(path),
+    ],
+    ids=["order", "schedule", "fat tree", "tables", "fabric", "slurm"],
+)
+def test_every_reader_names_another_file(read: Callable[[Path, Fabric], object], tmp_path: Path) -> None:
+    fabric = read_fabric(SIX / "topology.txt")
+    (tmp_path / "t").write_text("Slot:\t3b:00.0\nClass:\tx\n")
+    with pytest.raises(UserError, match="t: the output of lspci") as refused:
+        read(tmp_path / "t", fabric)
+    assert refused.value.fix
 
 
 def test_a_missing_entry_is_named_by_switch_lid_and_line(tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ from assay.launch.hosts import fold, host_list, parse_hosts, read_hosts, refuse_
         ("c09,c010,c09", ["c09", "c010"]),
         ("[fe80::1%ib0],n[2,1]", ["fe80::1%ib0", "n2", "n1"]),
         ("2001:db8::1", ["2001:db8::1"]),
+        ("n[01-02]-ib0", ["n01-ib0", "n02-ib0"]),
+        ("n[02,01]-ib0.x,n3", ["n02-ib0.x", "n01-ib0.x", "n3"]),
+        ("n[1-3]-ib0!n2-ib0", ["n1-ib0", "n3-ib0"]),
     ],
 )
 def test_host_lists_are_expanded(text: str, hosts: list[str]) -> None:
@@ -109,6 +112,15 @@ def test_slots_of_a_file_are_understood_and_said(
         ("n7*", "a pattern, and no host of ClusterShell's groups matches it"),
         ("n1 4", "a number after n1 that is not understood"),
         ("n[1-2],n3:2", "n3:2: a number of slots; fix: write n3"),
+        ("*", "a pattern, and no host of ClusterShell's groups matches it"),
+        ("n1,@*", "a pattern, and no host of ClusterShell's groups matches it"),
+        ("@adm", "no group of hosts"),
+        ("hostname,ip\nn1,10.0.0.1", "hosts:1: 'hostname,ip': the header of a table"),
+        ("# from the site\nHOSTNAMES\nn1", "hosts:2: 'HOSTNAMES': the header of a table"),
+        ('"Host Name";"Address"\n"n1";"10.0.0.1"', "the header of a table"),
+        ("node,rack,role\nn1,r1,compute", "the header of a table"),
+        ("n1,10.0.0.1", "a name and an address of one host"),
+        ("n2\n10.0.0.1, n1", "hosts:2: '10.0.0.1, n1': a name and an address of one host"),
     ],
 )
 def test_a_line_that_says_more_than_slots_is_refused(tmp_path: Path, line: str, problem: str) -> None:
@@ -127,6 +139,14 @@ def test_slots_in_an_option_are_refused_by_name(text: str, fix: str) -> None:
     with pytest.raises(UserError) as refused:
         parse_hosts(text, "-w")
     assert fix in str(refused.value)
+
+
+def test_hosts_may_be_called_as_columns_are(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("server\nnode,ip-10-0-0-1\nhostname\n10.0.0.1,10.0.0.2\n")
+    assert read_hosts(file, "--hosts-file") == [
+        "server", "node", "ip-10-0-0-1", "hostname", "10.0.0.1", "10.0.0.2"
+    ]  # fmt: skip
 
 
 def test_a_wrong_line_of_a_file_is_named(tmp_path: Path) -> None:

@@ -125,3 +125,10 @@ def test_names_are_kept_if_slurm_does_not_answer(tmp_path: Path, monkeypatch: py
     assert node_names(("anything",)) == {"anything": "anything"}
     monkeypatch.setattr(slurm_nodes, "_nodes", dict)
     assert node_names(("other",)) == {"other": "other"}
+
+
+def test_a_node_with_other_zeros_is_proposed(slurm: Callable[..., Path]) -> None:
+    slurm()
+    with pytest.raises(UserError) as refused:
+        node_names(("n01", "n002", "n3"))
+    assert refused.value.fix == "did you mean n[1-2]?"

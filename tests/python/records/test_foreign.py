@@ -6,6 +6,7 @@ import bz2
 import ctypes
 import gzip
 import lzma
+import marshal
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,10 @@ import pytest
 
 from assay.errors import UserError
 from assay.records.foreign import Wanted, is_plain, open_text, read_text, require_plain, unpack
+from assay.records.run import Run
 
 TEXT = "# hosts of the rack\nnöde1\nnode2\n"
+PPROF = b"\n\4\x08\1\x10\2\x12\4\n\2\1\2"  # of proto/profile.proto: sample_type, sample
 HOSTS = Wanted("a host file", "write a host a line")
 
 
@@ -97,7 +100,7 @@ def test_a_text_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content, name",
     [
-        (b"\x7fELF\2\1\1", "an ELF program or library, no text"),
+        (b"\x7fELF\2\1\1", "an ELF program or library, not a host file; fix: write a host a line"),
         (b"\x89PNG\r\n\x1a\n123", "a PNG picture"),
         (pickle.dumps({"hosts": ["n1"]}), "a pickle of Python"),
         (b"PK\3\4....", "a zip archive"),
@@ -157,6 +160,55 @@ def test_a_text_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
         (b"3.41\0\0\0\0" + (6567223).to_bytes(8, "little"), "a log of Darshan"),
         (b"desc: (none)\ncmd: ./a\ntime_unit: i\n", "a profile of massif"),
         (b'{"run": {"tool": "malt", "formatVersion": 1.3}}', "a profile of MALT"),
+        (PPROF, "a profile of pprof"),
+        (gzip.compress(PPROF), "a profile of pprof, not a host file"),
+        (b"2\0002\5count", "a profile of pprof"),
+        (b"\0" * 8 + b"\3" + b"\0" * 15 + b"\1", "a processor profile of gperftools"),
+        (b"NVIDIA Tegra Profiler Report 2024@1@1\n\x0b", "a report of Nsight Systems"),
+        (b"NVR\0\4\0\0\0", "a report of Nsight Compute"),
+        (
+            b"SQLite format 3\0\0\0\0CREATE TABLE StringIds (id INTEGER)",
+            "an SQLite export of Nsight Systems, not a host file",
+        ),
+        (b"SQLite format 3\0\0\0\0CREATE TABLE hosts (name)", "an SQLite database"),
+        (b"OTF2\0\2\3", "a trace of OTF2"),
+        (b"HPCTOOLKITmeta\4\0", "a database of HPCToolkit"),
+        (b"HPCRUN-trace______", "a measurement of HPCToolkit"),
+        (b"CDF\5\0\0\0\0", "a netCDF file"),
+        (b"anchor.xml".ljust(257, b"\0") + b"ustar\0", "a profile of Cube (Score-P)"),
+        (marshal.dumps({("a.py", 1, "f"): (1, 1, 0.5, 0.5, {})}), "a profile of Python's cProfile"),
+        (b"main;solve;dgemm 120\nmain;read 3\n", "folded stacks"),
+        (b"main 3\nmain;std::vector<a, b>::at_[k] 1.5\n", "folded stacks"),
+        (
+            b'<?xml version="1.0"?>\n<platform version="4.1">\n<actor host="n1" function="f"/>\n',
+            "a SimGrid deployment",
+        ),
+        (b'<platform version="3"><process host="n1" function="f"/>\n', "a SimGrid deployment"),
+        (b'<platform version="4.1"><host id="n1" speed="1Gf"/><actor host="n1"/>\n', "a SimGrid platform"),
+        (b'[{"name": "a", "args": {"x": 1}, "ph": "B", "ts": 1}]', "a trace of Chrome's format"),
+        (b"#Paraver (27/11/2026 at 02:11):9_ns:1(2):1:1(1:1)\n1:1:1:1:1:0:9:1\n", "a trace of Paraver"),
+        (b"LEVEL CPU SIZE 2\nCPU 1.1\n", "labels of Paraver"),
+        (b"7|run|all|COMPLETED|0:0\n", "the output of sacct"),
+        (b"2ELIFREP\0\0", "a recording of perf"),
+        (b"version: 1\ncreator: xdebug 3\nevents: Time\n", "a profile of callgrind"),
+        (b'{"jobs": [],\n "meta": {"plugins": {}, "Slurm": {"version": {}}}}', "the JSON of Slurm"),
+        (b"JobID|JobName|State|\n7|run|COMPLETED|\n", "the output of sacct"),
+        (b"User|NNodes|State|\nroot|2|FAILED|\n", "the output of sacct"),
+        (b"JobID,JobName,NodeList\n7,run,n1\n", "the output of sacct"),
+        (b"  JOBID PARTITION     NAME     USER ST\n    7       all      run     root  R\n", "of squeue"),
+        (b"NodeName=n1 Arch=x86_64\n   CPUAlloc=0 CPUTot=8\n", "the output of scontrol show node"),
+        (b"NodeName=n[1-4] CPUs=8\n", "Slurm's slurm.conf"),
+        (b"\n=====NVSMI LOG=====\n\nDriver Version : 1\n", "the output of nvidia-smi"),
+        (b"GPU 0: NVIDIA X (UUID: GPU-0a1b)\n", "the output of nvidia-smi"),
+        (b"index, name, utilization.gpu [%]\n0, X, 3 %\n", "the output of nvidia-smi"),
+        (b"0000:3b:00.0 Infiniband controller: X\n", "the output of lspci"),
+        (b"3b:00.0 0207: 15b3:101b\n", "the output of lspci"),
+        (b"Last login: today\nCA 'mlx5_0'\n\tCA type: X\n", "the output of ibstat"),
+        (b"==4711== NVPROF is profiling process 4711\n", "the output of nvprof"),
+        (b"0x0001 001 : (Channel Adapter portguid 0x1: 'n1')\n", "entries of a forwarding table"),
+        (b" Performance counter stats for './a':\n", "the output of perf stat"),
+        (b'digraph "g" {\n a -> b\n}\n', "a graph of Graphviz"),
+        (b"SCOREP_ENABLE_TRACING=true\n", "settings of Score-P"),
     ],
     ids=lambda value: value if isinstance(value, str) else "content",
 )
@@ -169,6 +221,22 @@ def test_another_file_is_refused_by_its_name(tmp_path: Path, content: bytes, nam
 @pytest.mark.parametrize("comment", ["# OSU cluster, test nodes", "# IO500 nodes", "# iperf: n[0-3] listen"])
 def test_a_comment_about_a_benchmark_is_not_its_output(tmp_path: Path, comment: str) -> None:
     assert read_text(written(tmp_path, f"{comment}\nn[0-3]\n".encode()), HOSTS).endswith("n[0-3]\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n1 16\nn2 16\n",
+        "# JobID 7, folded: a;b 3\nn[1-4]\n",
+        "# GPU 0 is slow\nn1 # 3b:00.0\n",
+        "2001:db8::1\n10.0.0.1:2\n",
+        "[node]\nstate = 'free'\n",
+        "graph = 'G {'\n",
+        "# PING n1 for all\nJobID = 3\n",
+    ],
+)
+def test_what_only_resembles_another_kind_is_read(tmp_path: Path, text: str) -> None:
+    assert read_text(written(tmp_path, text.encode()), HOSTS) == text
 
 
 def test_a_file_of_the_wanted_kind_is_read(tmp_path: Path) -> None:
@@ -184,6 +252,13 @@ def test_pipes_folders_and_missing_files_are_refused(tmp_path: Path) -> None:
         open_text(Path("/dev/zero"))
     with pytest.raises(UserError, match="cannot be read: No such file"):
         open_text(tmp_path / "none")
+
+
+def test_a_file_in_place_of_a_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"file \(a profile of pprof\) is not a run directory"):
+        Run.load(written(tmp_path, gzip.compress(PPROF)))
+    with pytest.raises(UserError, match="none is not a run directory"):
+        Run.load(tmp_path / "none")
 
 
 def test_an_xml_file_is_decoded_as_it_declares(tmp_path: Path) -> None:
@@ -210,6 +285,15 @@ def test_a_greeting_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
+    "greeting",
+    ["Filesystem  Size  Used\n/dev/sda1  9G  1G\n", "JOBID PARTITION NAME\n", "GPU 0: X (UUID: GPU-1)\n"],
+)
+def test_a_greeting_may_hold_the_output_of_commands(tmp_path: Path, greeting: str) -> None:
+    text = read_text(written(tmp_path, (greeting + NET).encode()), FABRIC)
+    assert text == "\n" * greeting.count("\n") + NET
+
+
+@pytest.mark.parametrize(
     "line, problem",
     [
         (
@@ -226,9 +310,9 @@ def test_an_error_message_before_the_output_is_refused(tmp_path: Path, line: str
 
 def test_what_only_assay_reads_is_not_passed_on(tmp_path: Path) -> None:
     assert is_plain(written(tmp_path, TEXT.encode()))
-    require_plain(tmp_path / "file")
+    require_plain(tmp_path / "file", HOSTS)
     assert is_plain(written(tmp_path, b'<?xml version="1.0" encoding="UTF-8"?>\n<platform/>\n'))
     with pytest.raises(UserError, match="compressed by xz; fix: unpack it: unxz"):
-        require_plain(written(tmp_path, lzma.compress(TEXT.encode())))
+        require_plain(written(tmp_path, lzma.compress(TEXT.encode())), HOSTS)
     with pytest.raises(UserError, match="not plain UTF-8"):
-        require_plain(written(tmp_path, TEXT.encode("utf-16")))
+        require_plain(written(tmp_path, TEXT.encode("utf-16")), HOSTS)

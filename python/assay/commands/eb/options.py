@@ -37,13 +37,14 @@ from assay.measure.events import (
     network_in_flight,
     per_rank,
 )
-from assay.records.foreign import require_plain
+from assay.records.foreign import Wanted, require_plain
 from assay.records.schema import Scalar
 from assay.records.units import parse_in
 
 MPI, NULL = "mpi", "null"
 OVER_SHM = f"{OFI}:shm"  # its job ends with a lost rank
 # Options that are parameters of the engine under the same name.
+SIZES = Wanted("a file of sizes", "write SOURCES KIND NUMBERS a line, such as 0-7 fixed 64KiB")
 PARAMETERS = (
     "protocol",
     "in_flight",
@@ -228,7 +229,7 @@ def engine_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
     if args.input_rate is not None:
         params["rate"] = args.input_rate
     if args.sizes_file is not None:
-        require_plain(Path(args.sizes_file))
+        require_plain(Path(args.sizes_file), SIZES)
         params["sizes_file"] = str(Path(args.sizes_file).resolve())
     params |= _schedule_params(args, ranks)
     if args.synchronised and (args.at_once or args.protocol == "pull"):
@@ -248,7 +249,7 @@ def _schedule_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
         return {"schedule": "all"}
     if args.schedule_file is not None:
         schedules.read(args.schedule_file, ranks)  # reports mistakes of the file with their line
-        require_plain(args.schedule_file)
+        require_plain(args.schedule_file, schedules.FILE)
         return {"schedule": "file", "schedule_file": str(Path(args.schedule_file).resolve())}
     if args.schedule in ("circle", "xor"):
         raise UserError(

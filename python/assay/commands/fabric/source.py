@@ -16,7 +16,6 @@ from assay.commands.session import open_session
 from assay.errors import UserError
 from assay.fabric import Fabric, Routes, synthetic, tables
 from assay.fabric.read import files_of, read_fabric, read_order, read_tables
-from assay.fabric.read.order import split_list
 from assay.fabric.topology import Ints
 from assay.launch.hosts import parse_hosts
 from assay.measure.fabric import describe_fabric, members_of
@@ -179,15 +178,9 @@ def read_members(args: argparse.Namespace, fabric: Fabric) -> Ints:
     """[ranks] index of the host of each rank, -1 for an empty slot. Raises UserError."""
     if args.hosts is not None and args.order is not None:
         raise UserError("--hosts and --order are both given", "give one of them")
-    hosts = _hosts_in_order(args.hosts) if args.hosts is not None else None
+    hosts = parse_hosts(args.hosts, "--hosts") if args.hosts is not None else None
     order = read_order(args.order, fabric) if args.order is not None else None
     return members_of(fabric, hosts, order)
-
-
-def _hosts_in_order(text: str) -> list[str]:
-    """The hosts of -w in the order in which they are written, each once. Raises UserError."""
-    parse_hosts(text, "--hosts")  # checks the list as a whole
-    return list(dict.fromkeys(host for part in split_list(text) for host in parse_hosts(part, "--hosts")))
 
 
 def start_session(

@@ -12,7 +12,9 @@ from assay.commands.sub_verbs import Verbs
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.measure.heap import FOLDER, conclude, import_file
 from assay.profile.profiles import Profiles
-from assay.records.foreign import what_is
+from assay.records.foreign import Wanted, refuse_other
+
+HEAPTRACK = Wanted("a heaptrack file", "give heaptrack.PROGRAM.PID.zst", ("heaptrack",))
 
 
 def prepare_import(verbs: Verbs) -> None:
@@ -34,9 +36,7 @@ def prepare_import(verbs: Verbs) -> None:
 
 
 def import_profile(args: argparse.Namespace) -> int:
-    kind = what_is(args.file)
-    if kind is not None and kind.key != "heaptrack":
-        raise UserError(f"{args.file}: {kind.name}, not a heaptrack file", "give heaptrack.PROGRAM.PID.zst")
+    refuse_other(args.file, HEAPTRACK)
     session = HEAP.new_session(args, {"import": str(args.file)})
     try:
         import_file(session.run.path / FOLDER, args.file)

@@ -76,7 +76,7 @@ def _matching_file(heads: dict[Path, str], formats: dict[str, Callable[[str], bo
         if len(matching) > 1:
             raise UserError(
                 f"{matching[0].parent}: {matching[0].name} and {matching[1].name} are both of {name}",
-                "name the files with --fabric and --tables",
+                "name the files with --fabric and --tables; tables of one switch each belong into one file",
             )
         if matching:
             return matching[0]

@@ -85,10 +85,17 @@ class TableBuilder:
         if host >= 0:
             self._ports[switch, host], self._lines[switch, host] = port, line
 
-    def finish(self) -> ForwardingTables:
-        for number, name in enumerate(self.fabric.switch_names):
-            if number not in self._table_lines:
-                self.text.refuse(
-                    self.text.last, f"the file ends without a table of switch {name}", FIX_MISMATCH
-                )
-        return ForwardingTables(self._ports, str(self.text.path), self._lines)
+    def finish(self, is_diagnostic: bool = False) -> ForwardingTables:
+        """``is_diagnostic``: of dump_fts, or of ibroute, which prints the table of one switch."""
+        missing = [name for k, name in enumerate(self.fabric.switch_names) if k not in self._table_lines]
+        if not missing:
+            return ForwardingTables(self._ports, str(self.text.path), self._lines)
+        problem = f"the file ends without a table of switch {missing[0]}"
+        if is_diagnostic and len(self._table_lines) == 1:
+            name = self.fabric.switch_names[next(iter(self._table_lines))]
+            self.text.refuse(
+                self.text.last,
+                f"the output of ibroute, which has the table of {name} alone: {problem}",
+                "give the tables of all switches: dump_fts > fts.txt, or the output of ibroute for each in one file",
+            )
+        self.text.refuse(self.text.last, problem, FIX_MISMATCH)

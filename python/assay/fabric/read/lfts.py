@@ -37,6 +37,7 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
     entries = TableBuilder(text, fabric)
     switch, listed, is_open = -1, 0, False  # is_open: the table's count of LIDs has not been read yet
     counts = False  # whether tables of this file end with a count
+    is_diagnostic = False  # of dump_fts or ibroute, and not OpenSM's, which always writes all
     for number, line in text:
         if match := _HEAD.fullmatch(line):
             if is_open and counts:
@@ -61,11 +62,11 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
                     f"{listed} entries, and {match[1]} were written",
                     "the file is damaged: take it again",
                 )
-            counts, is_open = True, False
+            counts, is_open, is_diagnostic = True, False, bool(match[2])
         elif not _IGNORED.match(line) and not is_harmless(text, number, line):
             text.refuse(number, "not a line of forwarding tables", "give the output of dump_fts unchanged")
     if switch < 0:
         text.refuse(text.last, "no forwarding table", "give the output of dump_fts, or opensm-lfts.dump")
     if counts and is_open:
         text.refuse(text.last, "the file ends within a table", "it is cut short: take it again")
-    return entries.finish()
+    return entries.finish(is_diagnostic)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +20,14 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 from assay.fabric.read.text import LineReader, clean
 from assay.fabric.topology import Fabric, Ints
+from assay.records.foreign import Wanted
+from assay.records.padding import did_you_mean
 
 EMPTY_SLOT = -1
+FILE = Wanted("an order of hosts", "write a host or a list of hosts a line")
 _LINE = re.compile(r"(0x[0-9a-fA-F]{1,4})\s+(.*)")
 _COMMA = re.compile(r",(?![^\[]*\])")  # outside of brackets
-_BRACKET = re.compile(r"([^\[\]]*)\[([^\[\]]+)\]([^\[\]]*)")
+_BRACKET = re.compile(r"\[([^\[\]]+)\]")
 _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 NO_LID = 0xFFFF
 MAX_RANKS = 1 << 16  # empty slots included
@@ -31,7 +35,7 @@ MAX_RANKS = 1 << 16  # empty slots included
 
 def read(path: Path, fabric: Fabric) -> Ints:
     """[ranks] number of the host of each rank, -1 for an empty slot. Raises UserError with file and line."""
-    text = LineReader(path, fix_empty="write a host or a list of hosts a line")
+    text = LineReader(path, FILE)
     by_lid = {int(lid): host for host, lid in enumerate(fabric.host_lids) if lid}
     by_name = {name: [port] for name, port in zip(fabric.host_names, range(fabric.hosts), strict=True)}
     by_name |= fabric.ports_of
@@ -58,7 +62,7 @@ def read(path: Path, fabric: Fabric) -> Ints:
         if len(order) > MAX_RANKS:
             text.refuse(number, f"more than {MAX_RANKS} ranks")
     if not seen.keys() - {EMPTY_SLOT}:
-        text.refuse(text.last, "the file names no host", "write a host or a list of hosts a line")
+        text.refuse(text.last, "the file names no host", FILE.fix)
     return np.array(order, np.int32)
 
 
@@ -80,15 +84,18 @@ def _names(text: LineReader, number: int, line: str) -> list[str]:
 
 
 def split_list(hosts: str) -> list[str]:
-    """The parts of a list of hosts in their order, each with one range at most. ClusterShell would sort a whole list.
+    """The parts of a list of hosts in their order, one range in each bracket. ClusterShell would sort them.
 
     "node[5,0-2],node4" gives "node[5]", "node[0-2]" and "node4".
     """
     parts: list[str] = []
     for part in _COMMA.split(hosts):
-        bracket = _BRACKET.fullmatch(part)
-        ranges = bracket[2].split(",") if bracket else []
-        parts += [f"{bracket[1]}[{range_text}]{bracket[3]}" for range_text in ranges] if bracket else [part]
+        fields = _BRACKET.split(part)  # names and ranges in turn
+        choices = [
+            [f"[{item}]" for item in field.split(",")] if index % 2 else [field]
+            for index, field in enumerate(fields)
+        ]
+        parts += map("".join, islice(product(*choices), MAX_RANKS + 1))
     return parts
 
 
@@ -103,7 +110,9 @@ def _host_of_name(
     """The end port of a name. A host with several ports that is named again stands for the next of them; ``turn``: how
     often each name came before."""
     if name not in by_name:
-        text.refuse(number, f"host {clean(name)} is not in {fabric.source}")
+        text.refuse(
+            number, f"host {clean(name)} is not in {fabric.source}", did_you_mean([name], by_name, "")
+        )
     ports = by_name[name]
     turn[name] += 1
     return ports[min(turn[name], len(ports)) - 1]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from assay.errors import UserError
-from assay.records.foreign import open_text
+from assay.records.foreign import Wanted, open_text
 from assay.records.foreign.leading import DIRECT_ROUTE, HARMLESS
 
 MAX_LINE_BYTES = 1 << 16
@@ -27,20 +27,20 @@ MESSAGE = re.compile(
 class LineReader:
     """Iterates over the lines of a file with their numbers, from 1. ``refuse`` raises an error with file and line.
 
-    ``longest``: the most bytes of a line. ``fix_empty``: the fix in the error about an empty file.
+    ``wanted``: what a file must be that is no dump of a fabric. ``longest``: the most bytes of a line.
     """
 
-    def __init__(self, path: Path, longest: int = MAX_LINE_BYTES, fix_empty: str = EMPTY_DUMP) -> None:
+    def __init__(self, path: Path, wanted: Wanted | None = None, longest: int = MAX_LINE_BYTES) -> None:
         self.path = path
+        self.wanted = wanted
         self.longest = longest
-        self.fix_empty = fix_empty
         self.last = 0  # the number of the last line that is not blank, of those that were read
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """Lines without their ends. Bytes that are no UTF-8 are replaced. Raises UserError for a file that cannot be
         read, is empty, no text, or has a line that no tool writes."""
         try:
-            with open_file(self.path) as file:
+            with open_file(self.path, self.wanted) as file:
                 for number in count(1):
                     raw = file.readline(self.longest + 1)
                     if not raw:
@@ -56,7 +56,7 @@ class LineReader:
         except OSError as error:
             raise UserError(f"cannot read {self.path}: {error.strerror}") from None
         if not self.last:
-            raise UserError(f"{self.path}: the file is empty", self.fix_empty)
+            raise UserError(f"{self.path}: the file is empty", self.wanted.fix if self.wanted else EMPTY_DUMP)
 
     def refuse(self, line: int, problem: str, fix: str = "") -> NoReturn:
         raise UserError(f"{self.path}:{line}: {printable(problem)}", fix)

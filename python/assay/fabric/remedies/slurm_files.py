@@ -45,9 +45,6 @@ class Topology:
 def read_topology(path: Path) -> Topology:
     """Reads topology.conf or topology.yaml; the content tells which. Raises UserError with file and line."""
     text = _text(path)
-    kind = text_kind(text[:HEAD])
-    if kind is not None and kind.key not in ("topology.conf", "topology.yaml"):
-        raise UserError(f"{path}: {kind.name}, no topology of Slurm", "give topology.conf or topology.yaml")
     topology = _read_conf(path, text) if _CONF.search(text) else _read_yaml(path, text)
     if not topology.switches:
         raise UserError(f"{path}: no switch in it", "give topology.conf or topology.yaml of Slurm")
@@ -70,6 +67,9 @@ def _text(path: Path) -> str:
         raise UserError(f"cannot read {path}: {reason}") from None
     if len(content) > MAX_BYTES:
         raise UserError(f"{path}: larger than 64 MiB, so no topology of Slurm")
+    kind = text_kind(content[:HEAD].decode(errors="replace"))
+    if kind is not None and kind.key not in ("topology.conf", "topology.yaml"):
+        raise UserError(f"{path}: {kind.name}, no topology of Slurm", "give topology.conf or topology.yaml")
     return "\n".join(printable(line.expandtabs()) for line in lines)
 
 

@@ -12,13 +12,15 @@ import errno
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from assay.errors import UserError
 from assay.records.files import open_regular
+from assay.records.foreign.binary import GIVE_OUTPUT, BinaryKind, binary_kind
 from assay.records.foreign.encoding import utf8_chunks
-from assay.records.foreign.kinds import Kind, binary_kind, text_kind
+from assay.records.foreign.kinds import Kind, text_kind
 from assay.records.foreign.leading import without_leading_lines
 from assay.records.foreign.unpack import compression_of, unpacked
 from assay.records.notes import tell
@@ -61,13 +63,15 @@ class _Stream(io.RawIOBase):
         super().close()
 
 
-def open_text(path: Path) -> BinaryIO:
+def open_text(path: Path, wanted: Wanted | None = None) -> BinaryIO:
     """The text of a file, as a stream of UTF-8 without a mark. Raises UserError, also while it is read, for a file that
-    cannot be read, is no regular file, no text, damaged, or unpacks to too much; and OSError for a failing device."""
+    cannot be read, is no regular file, no text, damaged, or unpacks to too much, or is of a kind that ``wanted`` is
+    not; and OSError for a failing device."""
     file = _open(path)
     try:
-        chunks = utf8_chunks(path, _refuse_binary(path, unpacked(path, file)))
-        return io.BufferedReader(_Stream(file, without_leading_lines(path, chunks, tell)), HEAD)
+        chunks = utf8_chunks(path, _refuse_binary(path, unpacked(path, file), wanted))
+        text = without_leading_lines(path, chunks, tell)
+        return io.BufferedReader(_Stream(file, _refuse_text(path, text, wanted) if wanted else text), HEAD)
     except BaseException:
         file.close()
         raise
@@ -77,7 +81,7 @@ def read_text(path: Path, wanted: Wanted, limit: int = MAX_TEXT) -> str:
     """The whole text. Raises UserError as ``open_text`` does, for a text of more than ``limit`` bytes, and for a file
     that is of a kind that ``wanted`` is not."""
     try:
-        with open_text(path) as file:
+        with open_text(path, wanted) as file:
             content = file.read(limit + 1)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}", "check the path") from None
@@ -85,25 +89,28 @@ def read_text(path: Path, wanted: Wanted, limit: int = MAX_TEXT) -> str:
         raise UserError(f"{path}: larger than {limit >> 20} MiB, so not {wanted.name}", wanted.fix)
     if b"\0" in content:
         raise UserError(f"{path}: not a text file, so not {wanted.name}", wanted.fix)
-    text = content.decode()
-    kind = text_kind(text[:HEAD])
-    if kind is not None and kind.key not in wanted.kinds:
-        raise UserError(f"{path}: {kind.name}, not {wanted.name}", wanted.fix)
-    return text
+    return content.decode()
 
 
-def what_is(path: Path) -> Kind | None:
-    """What a text is; None for what is not known, or damaged. Raises UserError for no text, and no file."""
+def refuse_other(path: Path, wanted: Wanted) -> None:
+    """Raises UserError for a file of a known kind that ``wanted`` is not, and for no file. A damaged one may pass."""
     head = b""
-    with _open(path) as file, contextlib.suppress(UserError):
+    with _open(path) as file, contextlib.suppress(UserError):  # of a damaged file as much as can be read
         for chunk in unpacked(path, file):
             head += chunk
             if len(head) >= HEAD:
                 break
-    kind = binary_kind(head)
-    if kind is not None:
-        raise UserError(f"{path}: {kind.name}, no text", kind.fix)
-    return text_kind(head[:HEAD].decode(errors="replace"))
+    for _ in _refuse_text(path, _refuse_binary(path, iter([head]), wanted), wanted):
+        pass
+
+
+def named(path: Path) -> str:
+    """ "PATH (a profile of massif)" of a file whose kind is known; else the path alone."""
+    kind: BinaryKind | Kind | None = None
+    with contextlib.suppress(UserError, OSError), _open(path) as file:
+        head = _head(unpacked(path, file))[:HEAD]
+        kind = binary_kind(head) or text_kind(head.decode(errors="replace"))
+    return f"{path} ({kind.name})" if kind else str(path)
 
 
 def is_plain(path: Path) -> bool:
@@ -117,9 +124,11 @@ def is_plain(path: Path) -> bool:
                 return True
 
 
-def require_plain(path: Path) -> None:
-    """Raises UserError for a file that only Assay would read: an engine opens it again by its name."""
-    with _open(path) as file:
+def require_plain(path: Path, wanted: Wanted) -> None:
+    """Raises UserError for a file that is something else, or that only Assay would read: an engine opens it again by
+    its name."""
+    with open_text(path, wanted) as text, _open(path) as file:
+        text.read(1)
         compression = compression_of(file.read(HEAD))
     if compression is not None:
         raise UserError(
@@ -134,27 +143,50 @@ def _open(path: Path) -> BinaryIO:
         return open_regular(path)
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EISDIR, errno.EINVAL):
-            raise UserError(f"{path} {error.strerror}", "write it to a file first, and name that") from None
+            fix = (
+                "name a file in it"
+                if error.errno == errno.EISDIR
+                else "write it to a file first, and name that"
+            )
+            raise UserError(f"{path} {error.strerror}", fix) from None
         reason = error.strerror if isinstance(error, OSError) else "no file has such a name"
         raise UserError(f"{path}: cannot be read: {reason}", "check the path") from None
 
 
-def _refuse_binary(path: Path, chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _refuse_binary(path: Path, chunks: Iterator[bytes], wanted: Wanted | None) -> Iterator[bytes]:
+    head = _head(chunks)
+    kind = binary_kind(head)
+    if kind is not None:
+        fix = wanted.fix if wanted and kind.fix == GIVE_OUTPUT else kind.fix
+        raise UserError(f"{path}: {kind.name}, {f'not {wanted.name}' if wanted else 'no text'}", fix)
+    return chain([head], chunks)
+
+
+def _refuse_text(path: Path, chunks: Iterator[bytes], wanted: Wanted) -> Iterator[bytes]:
+    head = _head(chunks)
+    kind = text_kind(head[:HEAD].decode(errors="replace"))
+    if kind is not None and kind.key not in wanted.kinds:
+        raise UserError(f"{path}: {kind.name}, not {wanted.name}", wanted.fix)
+    yield from chain([head], chunks)
+
+
+def _head(chunks: Iterator[bytes]) -> bytes:
     head = b""
     for chunk in chunks:
         head += chunk
         if len(head) >= HEAD:
             break
-    kind = binary_kind(head)
-    if kind is not None:
-        raise UserError(f"{path}: {kind.name}, no text", kind.fix)
-    return _chained(head, chunks)
+    return head
 
 
-def _chained(head: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
-    if head:
-        yield head
-    yield from chunks
-
-
-__all__ = ["Kind", "Wanted", "is_plain", "open_text", "read_text", "require_plain", "text_kind", "what_is"]
+__all__ = [
+    "Kind",
+    "Wanted",
+    "is_plain",
+    "named",
+    "open_text",
+    "read_text",
+    "refuse_other",
+    "require_plain",
+    "text_kind",
+]

@@ -1,60 +1,23 @@
-"""What a file is: a table of kinds, each recognised by the first bytes (no text) or by a line near the begin (text).
+"""What a text is: a table of kinds, each recognised by a line near the begin. What is no text is in ``binary``.
 
 The table is for refusals: a reader that gets another file says what that file is. It holds what people of this field
-have at hand and may give by mistake. Signatures are those of the formats' owners, as file(1) knows them, too.
+have at hand and may give by mistake.
 """
 
 from __future__ import annotations
 
 import re
-import struct
 from typing import NamedTuple
-
-GIVE_OUTPUT = "give the text that the tool has written"
-DARSHAN = 6567223  # DARSHAN_MAGIC_NR of darshan-log-format.h, after eight bytes of version
 
 
 class Kind(NamedTuple):
-    """``name`` in messages; ``fix`` for binary ones. ``pattern`` of text: searched in its first part, line by line.
-    ``first``: a line with which it may begin; what is before that belongs to no such file. None: not looked for."""
+    """``name`` in messages. ``pattern``: searched in the first part of a text, line by line. ``first``: a line that it
+    may begin with; what is before that belongs to no such file. None: not looked for."""
 
     key: str
     name: str
     pattern: re.Pattern[str]
     first: re.Pattern[str] | None = None
-    fix: str = ""
-
-
-class BinaryKind(NamedTuple):
-    name: str
-    magic: bytes
-    fix: str = GIVE_OUTPUT
-    offset: int = 0
-
-
-BINARY = (
-    BinaryKind("an ELF program or library", b"\x7fELF"),
-    BinaryKind("a PNG picture", b"\x89PNG\r\n\x1a\n"),
-    BinaryKind("a JPEG picture", b"\xff\xd8\xff"),
-    BinaryKind("a GIF picture", b"GIF8"),
-    BinaryKind("a PDF document", b"%PDF-"),
-    BinaryKind("an HDF5 file", b"\x89HDF\r\n\x1a\n"),
-    BinaryKind("a netCDF file", b"CDF\x01"),
-    BinaryKind("an SQLite database", b"SQLite format 3\0"),
-    BinaryKind("a NumPy array", b"\x93NUMPY"),
-    BinaryKind("a Parquet file", b"PAR1"),
-    BinaryKind("a recording of perf", b"PERFILE2"),
-    BinaryKind("a zip archive", b"PK\x03\x04", "unpack it, and name the file inside"),
-    BinaryKind("a 7z archive", b"7z\xbc\xaf\x27\x1c", "unpack it, and name the file inside"),
-    BinaryKind("a tar archive", b"ustar", "unpack it, and name the file inside", 257),
-    BinaryKind("a log of Darshan", struct.pack("<q", DARSHAN), offset=8),
-    BinaryKind("a recording of memray", b"memray"),
-    BinaryKind("a packet capture", b"\xd4\xc3\xb2\xa1"),
-    BinaryKind("a packet capture", b"\x0a\x0d\x0d\x0a"),
-)
-_PICKLE = re.compile(
-    rb"\x80[\x02-\x05][\x95(}\]c\x8c]", re.DOTALL
-)  # protocol, then a frame or the first opcode
 
 
 def _lines(pattern: str) -> re.Pattern[str]:
@@ -64,6 +27,15 @@ def _lines(pattern: str) -> re.Pattern[str]:
 def _json(key: str) -> re.Pattern[str]:
     """An object with this key; keys before it may hold anything."""
     return re.compile(rf'\A\s*\{{[^\0]*"{key}"\s*:')
+
+
+def _named(name: str, pattern: str) -> Kind:
+    """A kind that nothing of Assay reads."""
+    return Kind(name, name, _lines(pattern))
+
+
+def _xml(name: str, tags: str) -> Kind:
+    return _named(name, rf"^[ \t]*(<\?xml\b[^>\n]{{0,200}}>[ \t]*)?<(!DOCTYPE[ \t]+)?({tags})\b")
 
 
 _XML = _lines(r"^[ \t]*<")
@@ -82,7 +54,7 @@ READ = (
     Kind("db_csv", "an ibdiagnet db_csv", _lines(r"^START_[A-Z_0-9]+[ \t\r]*$"), _lines(r"^(#|START_)")),
     Kind(
         "lfts",
-        "forwarding tables (dump_fts, opensm-lfts.dump)",
+        "forwarding tables (dump_fts, ibroute, opensm-lfts.dump)",
         _lines(r"^Unicast lids \["),
         _lines(r"^(#|Unicast lids)"),
     ),
@@ -122,7 +94,7 @@ FABRIC = (
         "the output of ibhosts or ibswitches",
         _lines(r'^(Ca|Switch|Router)\t: 0x[0-9a-f]+ ports [0-9]+ "'),
     ),
-    Kind("ibstat", "the output of ibstat", _lines(r"\ACA '\S+'$")),
+    Kind("ibstat", "the output of ibstat", _lines(r"^CA '\S+'[ \t\r]*$")),
     Kind("ibstatus", "the output of ibstatus", _lines(r"^Infiniband device '\S+' port [0-9]+ status:")),
     Kind("ibv_devinfo", "the output of ibv_devinfo", _lines(r"^hca_id:[ \t]+\S+")),
     Kind("sminfo", "the output of sminfo", _lines(r"^sminfo: sm lid [0-9]+ sm guid 0x")),
@@ -232,7 +204,11 @@ BENCHMARKS = (
 PROFILERS = (
     Kind("heaptrack", "a heaptrack trace", _lines(r"\Av [0-9a-f]+( [0-9a-f]+)?$")),
     Kind("massif", "a profile of massif", _lines(r"^time_unit: (i|ms|B)$")),
-    Kind("callgrind", "a profile of callgrind", _lines(r"\A# callgrind format|^creator: callgrind-")),
+    Kind(
+        "callgrind",
+        "a profile of callgrind",
+        _lines(r"\A# callgrind format|^creator: \w|\Aevents: .*\n(fl|fn|ob)="),
+    ),
     Kind("cachegrind", "a profile of cachegrind", _lines(r"\Adesc: I1 cache:")),
     Kind("valgrind", "a report of valgrind", _lines(r"\A==[0-9]+== |^<valgrindoutput>")),
     Kind("malt", "a profile of MALT", re.compile(r'\A\s*\{[^\0]*"run"\s*:\s*\{[^{}\0]*"formatVersion"\s*:')),
@@ -255,17 +231,113 @@ PROFILERS = (
         _lines(r"^\S.* [0-9]+(/[0-9]+)? +(\[[0-9]+\] +)?[0-9]+\.[0-9]+: +([0-9]+ +)?[\w:/-]+: *$"),
     ),
 )
-TEXT = READ + FABRIC + MACHINES + BENCHMARKS + PROFILERS
+JOBS = (  # before READ: scontrol prints nodes nearly as slurm.conf has them
+    _named("the output of scontrol show node", r"^NodeName=\S+ [^\0]{0,400}?\bCPUAlloc="),
+    _named("the output of scontrol show job", r"^JobId=[0-9]+ "),
+    _named("the output of scontrol show partition", r"^PartitionName=\S+[ \t\r]*\n +AllowGroups="),
+    _named("the output of scontrol show config", r"^Configuration data as of "),
+    _named(
+        "the output of sacct",
+        r'\A[0-9][\w.+-]{0,60}(\|[^|\n]*){2,}$|\A[^#=\n]*?(?<![^\s|,"])JobID(Raw)?"?[ \t|,;][^=\n]*$',
+    ),
+    _named(
+        "the output of sacct or squeue",
+        r"\A(?=.*\b(?i:JobName|State|NodeList|NNodes|User|Partition|Elapsed)\b)\w+(\|\w+)+\|?[ \t\r]*$",
+    ),
+    _named("the output of squeue", r"^ *JOBID +PARTITION +"),
+    _named("the output of sinfo", r"\A(NODELIST +(NODES|STATE|PARTITION|CPUS)|HOSTNAMES +\S+)"),
+    _named("the output of pbsnodes", r"^[ \t]+(Mom|ntype|pcpus|power_state) = "),
+    _named("the output of qstat", r"^(Job id +Name +User|job-ID +prior +name) "),
+    _named("the output of LSF", r"^(HOST_NAME +(STATUS|type)|JOBID +USER +STAT) "),
+    _named("the output of qhost", r"^HOSTNAME +ARCH +NCPU "),
+)
+PARTS = (
+    _named("the output of lspci", r"^([0-9a-f]{4,5}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7] [\"A-Z0-9]"),
+    _named("the output of lspci", r"\A(-\[[0-9a-f]{4}:|(Slot|Device):\t([0-9a-f]{4}:)?[0-9a-f]{2}:)"),
+    _named(
+        "the output of nvidia-smi",
+        r"^=+NVSMI LOG=+|^GPU [0-9]+: .*\(UUID: (GPU|MIG)-|^# gpu +(pwr|sm|rxpci|pid) ",
+    ),
+    _named(
+        "the output of nvidia-smi",
+        r"\A[\w., \[\]%]*\b(utilization|memory|temperature|power|clocks|pcie?)\.\w+",
+    ),
+    _xml("the output of nvidia-smi", "nvidia_smi_log"),
+    _named("the output of dcgmi", r"^\| GPU ID +\| Device Information"),
+    _named("the output of rocm-smi", r"^=+ ROCm System Management Interface =+|^=+ ROCm SMI"),
+    _named("the output of lshw", r"^ +\*-(core|cpu|memory|pci|firmware)\b"),
+    _named("the output of dmidecode", r"^# dmidecode [0-9]"),
+    _named("the output of lsblk", r"^NAME +MAJ:MIN "),
+    _named("the output of lsmod", r"^Module +Size +Used by"),
+    _named("the output of df", r"^Filesystem +(1K-blocks|Size|Type|Inodes|512-blocks) "),
+    _named("the output of ip", r"^[0-9]+: \S+: <[A-Z0-9_,-]+> mtu "),
+    _named("the output of ifconfig", r"^\S+: flags=[0-9]+<"),
+    _named("the output of ethtool", r"^(Settings for \S+|NIC statistics|Ring parameters for \S+):"),
+    _named("the output of ibdev2netdev", r"^\S+ port [0-9]+ ==> \S+ \((Up|Down)\)"),
+    _named("the output of ibv_devices", r"^ +device[ \t]+node GUID"),
+    _named("the output of rdma link", r"^(link|[0-9]+/[0-9]+:) \S+ state [A-Z]+ physical_state "),
+    _named("the output of perfquery", r"^# Port (extended )?counters: Lid "),
+    _named("the output of smpquery", r"^# (Node|Port|Switch) info: "),
+    _named("the output of ucx_info", r"^# (Memory domain: |Library version: [0-9])"),
+    _named("the output of fi_info", r"^provider: \S+\r?\n +fabric: "),
+    _named("a log of the kernel", r"^(<[0-9]+>)?\[ *[0-9]+\.[0-9]{6}\] "),
+    _named("/proc/cpuinfo", r"\Aprocessor\t: [0-9]"),
+    _named("/proc/meminfo", r"\AMemTotal: +[0-9]+ kB"),
+)
+OTHERS = (
+    _named(
+        "a SimGrid deployment",
+        r"\A\s*(?=<[^\0]*<(actor|process)\b)(?![^\0]*<(host|cluster|cabinet|peer|zone|AS)\b)[^\0]*<platform\b",
+    ),
+    _named("a trace of Paje (SimGrid)", r"\A%EventDef "),
+    _named(
+        "folded stacks (flamegraph.pl)",
+        r"\A(#.*\n|[^#;\n][^;\n]* [0-9]+\r?\n)*[^#;\n]+(;[^;\n]+)+ [0-9]+(\.[0-9]+)?[ \t\r]*$",
+    ),
+    _xml("a flame graph or another SVG picture", "svg"),
+    _named("a graph of Graphviz", r"\A\s*(strict\s+)?(di)?graph\b[^\n{=]*\{"),
+    _named("a trace of Paraver", r"\A#Paraver \("),
+    _named("labels of Paraver", r"\ADEFAULT_OPTIONS[ \t\r]*$|\ALEVEL (CPU|NODE|TASK|THREAD) SIZE [0-9]+"),
+    _named("settings of Score-P", r"^(export )?SCOREP_\w+="),
+    _xml("a profile of Cube (Score-P)", "cube"),
+    _xml("a database of HPCToolkit", "HPCToolkit(Experiment|Structure)"),
+    _named("a profile of TAU", r"\A[0-9]+ templated_functions"),
+    _named("a report of mpiP", r"\A@ mpiP"),
+    _xml("a profile of IPM", "ipm(_job_profile)?"),
+    _named("a report of IPM", r"^##IPM"),
+    _named("the output of LIKWID", r"^CPU type:\tIntel |^CPU name:\t"),
+    _named("the output of perf stat", r"^ Performance counter stats for "),
+    _named("the output of perf report", r"^# To display the perf\.data header info|^# Total Lost Samples: "),
+    _named("a report of gprof", r"\AFlat profile:"),
+    _named("a report of pprof", r"\AFile: .*\n(Build ID: .*\n)?Type: \w+$"),
+    _named("the output of strace", r'\A(\[pid +)?[0-9:. \]]*execve\("'),
+    _named("the output of nvprof", r"\A==[0-9]+== NVPROF "),
+    _named("the output of Nsight Compute", r"\A==PROF== "),
+    _named(
+        "the output of Nsight Systems",
+        r"^Generating SQLite file |^Processing \[.*\] with \[|^ \*\* .* Summary \(\w+\):",
+    ),
+    Kind(
+        "array of trace events",
+        "a trace of Chrome's format",
+        re.compile(r'\A\s*\[\s*\{[^\0]*?"ph"\s*:\s*"[A-Za-z]"'),
+    ),
+    Kind("firefox", "a profile of Firefox", _json("preprocessedProfileVersion")),
+    Kind("cpuprofile", "a profile of V8", re.compile(r'\A\s*\{\s*"nodes"\s*:\s*\[\s*\{[^\0]*?"callFrame"')),
+    Kind("google", "the JSON of Google Benchmark", re.compile(r'\A\s*\{\s*"context"\s*:\s*\{\s*"date"')),
+    Kind(
+        "slurm json", "the JSON of Slurm", re.compile(r'\A\s*\{(?=[^\0]*"meta"\s*:)[^\0]*"[Ss]lurm"\s*:\s*\{')
+    ),
+    _named("the output of netperf", r"^(MIGRATED )?(TCP|UDP) (STREAM|REQUEST/RESPONSE) TEST "),
+    _named("the output of ping", r"^PING \S+ ?\("),
+    _named("the output of sar or iostat", r"\ALinux [0-9]\S+ \(\S+\)"),
+    _named("entries of a forwarding table without their switch", r"^0x[0-9a-f]{4} +:? ?[0-9]{3} +: "),
+)
+FILES = OTHERS + READ + FABRIC + MACHINES + BENCHMARKS + PROFILERS  # without what a login prints, too
+TEXT = JOBS + FILES + PARTS
 
 
-def binary_kind(head: bytes) -> BinaryKind | None:
-    """What the first bytes are; None for text, or for what is not known."""
-    if _PICKLE.match(head):
-        return BinaryKind("a pickle of Python", b"")
-    return next((kind for kind in BINARY if head.startswith(kind.magic, kind.offset)), None)
-
-
-def text_kind(head: str) -> Kind | None:
+def text_kind(head: str, kinds: tuple[Kind, ...] = TEXT) -> Kind | None:
     """What the first part of a text is: the kind whose line comes first; None for what is not known."""
-    found = [(match.start(), kind) for kind in TEXT if (match := kind.pattern.search(head))]
+    found = [(match.start(), kind) for kind in kinds if (match := kind.pattern.search(head))]
     return min(found, key=lambda item: item[0])[1] if found else None

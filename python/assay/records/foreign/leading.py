@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assay.errors import UserError
 from assay.records.foreign.encoding import DECLARATION, blanked
-from assay.records.foreign.kinds import Kind, text_kind
+from assay.records.foreign.kinds import FILES, Kind, text_kind
 
 _ERROR = re.compile(
     r"\b(i?bwarn|ibpanic|u?mad|mad_rpc|smp|timed? ?out|error|err|fail(s|ed|ure)?|cannot|can't|could not|unable|denied|"
@@ -33,7 +33,7 @@ def without_leading_lines(
     error message is before the output."""
     head = next(chunks, b"")
     text = head.decode()
-    kind = text_kind(text[:SEARCHED])
+    kind = text_kind(text[:SEARCHED], FILES)
     begin = kind.first.search(text) if kind and kind.first else None
     if kind is None or begin is None or not text[: begin.start()].strip():
         return chain([head], chunks)

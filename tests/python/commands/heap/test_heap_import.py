@@ -79,7 +79,8 @@ def test_nothing_is_a_leak_in_a_file_that_lacks_its_end(tmp_path: Path, cut: str
         ("", "not a heaptrack file"),
         ("v", "ends before its first line"),
         ("<!DOCTYPE html><html>", "a page of HTML, not a heaptrack file"),
-        ("\x7fELF", "an ELF program"),
+        ("\x7fELF", "an ELF program or library, not a heaptrack file; fix: give heaptrack.PROGRAM.PID.zst"),
+        ("main;solve 3\n", "folded stacks (flamegraph.pl), not a heaptrack file"),
     ],
 )
 def test_what_cannot_be_imported_is_named(tmp_path: Path, text: str, problem: str) -> None:
