@@ -262,10 +262,11 @@ std::optional<Listener::Incoming> Listener::admit(Nanoseconds deadline) {
 void Listener::report_refused() {
     if (reported_ || gate_->refused() == 0) return;
     reported_ = true;
-    fmt::print(stderr,
-               "refused: {} called and did not prove that it belongs to this run, and all such "
-               "callers\n",
-               gate_->first_refused());
+    fmt::print(
+        stderr,
+        "note: refused: {} called and did not prove that it belongs to this run, and all such "
+        "callers\n",
+        gate_->first_refused());
 }
 
 void prove_token(int socket, const std::string& peer, const session::Token& token) {

@@ -138,7 +138,8 @@ void RdmaRun::bind() {
     if (node == numa_nodes().end()) return;
     memory_node_ = node->number;
     if (node->cores.empty())
-        fmt::print(stderr, "not bound to NUMA node {} of {}: this process may not use its cores\n",
+        fmt::print(stderr,
+                   "note: not bound to NUMA node {} of {}: this process may not use its cores\n",
                    node->number, port_.device);
     else bind_to_node(*node);
 }
@@ -183,7 +184,7 @@ std::unique_ptr<Connection> RdmaRun::await_client() {
             return connection;
         } catch (const PeerError& error) {
             ++refused;
-            fmt::print(stderr, "refused: {}\n", error.what());
+            fmt::print(stderr, "note: refused: {}\n", error.what());
         }
     }
     refused += listener.refused();
@@ -197,7 +198,7 @@ void RdmaRun::set_peer_party(Connection& connection, const Json& received) {
     remote_ = read_party(received);
     connection.set_peer(fmt::format("{} ({})", remote_.host, remote_.port));
     if (remote_.host == local_.host && remote_.port == local_.port)
-        fmt::print(stderr, "both sides use {}: nothing leaves the adapter\n", local_.port);
+        fmt::print(stderr, "note: both sides use {}: nothing leaves the adapter\n", local_.port);
 }
 
 void RdmaRun::measure(Connection& connection) {

@@ -125,7 +125,7 @@ void Receiver::report_foreign(const Address& from) {
     if (foreign_reported_) return;
     foreign_reported_ = true;
     fmt::print(stderr,
-               "assay-probe: {} sent a control message that is not of this run; refused, as all "
+               "note: {} sent a control message that is not of this run; refused, as all "
                "such are; fix: if that is the sender, give both sides the same --token\n",
                from.with_port_text());
 }
@@ -142,7 +142,7 @@ bool Receiver::accepts_sender(const Hello& hello, const UdpSocket::Datagram& dat
             fmt::format("the sender offers messages of {} bytes, {} expects {}", hello.size,
                         host_name(), s.size);
         refuse(hello.run_number, datagram.from, reason, "use the same --size on both sides");
-        fmt::print(stderr, "assay-probe: refused the sender on {}: {}\n", hello.host, reason);
+        fmt::print(stderr, "note: refused the sender on {}: {}\n", hello.host, reason);
         return false;
     }
     // With two interfaces in one subnet, the ARP reply decides on which one packets arrive.
@@ -299,7 +299,7 @@ void Receiver::run() {
     report(sink_, subject, reception, result);
     if (reception.end && reception.arrivals.first == 0)
         fmt::print(stderr,
-                   "assay-probe: nothing of what {} sent arrived; does every switch between {} and "
+                   "note: nothing of what {} sent arrived; does every switch between {} and "
                    "{} carry frames of this size?\n",
                    hello.host, hello.host, host_name());
     if (!reception.end && !reception.interrupted)

@@ -363,10 +363,11 @@ def _most_telling_line(stderr: str) -> str:
     """Returns the most informative line of a launcher's output; "" if there is none.
 
     An error of an engine or the I/O accelerator ("assay-probe: what; fix: ...") is the cause of all that follows. Else
-    it is the first line with an error, except launchers' notes about their help; else the last line.
+    it is the first line with an error; else the last line. Notes of an engine and launchers' words about their help are
+    no cause.
     """
     lines = [line.strip(" *-=\t") for line in stderr.splitlines()]
-    lines = [line for line in lines if line and not _LAUNCHER_CHATTER.search(line)]
+    lines = [line for line in lines if line and not _CHATTER.search(line)]
     for line in lines:
         if match := re.match(r"assay(?:-probe|-alloc|-io-bench| io): (.*)", line):
             return match[1]
@@ -374,5 +375,5 @@ def _most_telling_line(stderr: str) -> str:
     return (errors or lines[-1:] or [""])[0]
 
 
-_LAUNCHER_CHATTER = re.compile(r"help message|help_aggregate|plm:rsh: Warning")
+_CHATTER = re.compile(r"^note: |help message|help_aggregate|plm:rsh: Warning")
 _ERROR = re.compile(r"MPI_ERR_|\berror:|\bfatal\b|cannot|could not|no such|denied|refused", re.IGNORECASE)
