@@ -6,7 +6,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,6 +29,7 @@
 #include "preload/libraries.hpp"
 #include "preload/obstacle.hpp"
 #include "profile/attach/attach.hpp"
+#include "profile/record/arena_directory.hpp"
 #include "profile/record/fault_watch.hpp"
 #include "profile/record/pending_faults.hpp"
 #include "profile/record/trace_recorder.hpp"
@@ -43,53 +43,12 @@ namespace fs = std::filesystem;
 constexpr Nanoseconds scan_interval_ns = 10'000'000;
 constexpr Nanoseconds children_limit_ns = 1'000'000'000;  // for children that outlive the program
 constexpr std::size_t max_pending_faults = 100'000;
-constexpr std::uint64_t min_free_bytes = 32 << 20;  // that the buffers of a small program occupy
 constexpr auto poll_interval = std::chrono::microseconds(500);
 
 volatile sig_atomic_t received_signal = 0;
 void on_signal(int number) { received_signal = number; }
 volatile sig_atomic_t dump_requested = 0;
 void on_dump_signal(int) { dump_requested = 1; }
-
-// Whether a file system has space for the buffers. /dev/shm is small in containers.
-bool has_free_space(const std::string& folder) {
-    struct statvfs status{};
-    return statvfs(folder.c_str(), &status) == 0 &&
-           status.f_bavail * status.f_frsize >= min_free_bytes;
-}
-
-// A temporary directory for the arenas, in memory if possible.
-class ArenaDirectory {
-public:
-    explicit ArenaDirectory(const std::string& fallback) {
-        for (std::string path :
-             {std::string("/dev/shm/assay-heap-XXXXXX"), fallback + "/arena-XXXXXX"})
-            if (has_free_space(path.substr(0, path.rfind('/'))) &&
-                mkdtemp(path.data()) != nullptr) {
-                path_ = path;
-                return;
-            }
-        throw Error("cannot create the buffers: neither /dev/shm nor " + fallback +
-                        " is writable and has 32 MiB free",
-                    "choose another folder with -o");
-    }
-    ~ArenaDirectory() {
-        std::error_code ignored;
-        fs::remove_all(path_, ignored);
-    }
-    const std::string& path() const { return path_; }
-    // Permits the process, which may belong to another user, to create its arena here.
-    void chown_to_owner(pid_t pid) const {
-        struct stat status{};
-        if (stat(fmt::format("/proc/{}", pid).c_str(), &status) != 0 || status.st_uid == geteuid())
-            return;
-        // If this fails, creating the arena fails and is reported.
-        [[maybe_unused]] const int done = chown(path_.c_str(), status.st_uid, status.st_gid);
-    }
-
-private:
-    std::string path_;
-};
 
 // The environment variables for the hooks.
 std::map<std::string, std::string> make_environment(const Settings& settings,
