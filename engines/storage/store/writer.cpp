@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "machine/available_memory.hpp"
 #include "storage/store/drain.hpp"
@@ -74,7 +75,8 @@ int Writer::claim() {
                                                                                          : ENOSPC;
     const std::uint64_t from = next_ring_offset_.load(), end = end_of_window_after(from);
     unpopulated_from_ = end;  // the earlier job may have released pages
-    unpopulated_end_ = head_.first_byte.load() + head_.ring_bytes.load();
+    evicted_before_last_release_ = head_.first_byte.load();
+    unpopulated_end_ = evicted_before_last_release_ + head_.ring_bytes.load();
     int error = 0;
     for_each_part(from, end, [&](std::size_t begin, std::size_t bytes) {
         if (!error) error = store_.populate(begin, bytes);
@@ -380,8 +382,11 @@ void Writer::release_if_short() {
     memory_checked_ns_ = now;
     if (available_memory(root_.c_str()) >= store_.layout().bytes() / low_memory_divisor) return;
     store_.request_sync();  // what is not durable stays
+    const std::uint64_t released_before = evicted_before_last_release_;
     release_drained();
-    if (head_.first_record.load() == head_.drained.load()) last_release_counters_ = counters;
+    if (released_before == head_.first_byte.load() &&
+        head_.first_record.load() == head_.drained.load())
+        last_release_counters_ = counters;
 }
 
 void Writer::release_drained() {
@@ -423,18 +428,23 @@ std::uint64_t Writer::window_before(std::uint64_t offset) const {
 }
 
 // Gives back the pages of the ring's free part but a window, so that the writer can go on when
-// others take them. RankHead::first_byte tells readers that its bytes are evicted.
+// others take them. RankHead::first_byte tells readers that its bytes are evicted. A reader that
+// has not seen that yet may be copying: what was evicted since the last call stays until the next,
+// because a page that is gone, on a full tmpfs, would end the reader.
 void Writer::release_pages() {
     const std::uint64_t ring = head_.ring_bytes.load(), prefaulted = head_.prefaulted.load();
+    const std::uint64_t evicted_before =
+        std::exchange(evicted_before_last_release_, head_.first_byte.load());
+    const bool some_unpopulated = unpopulated_from_ < unpopulated_end_;
     std::uint64_t from = end_of_window_after(next_ring_offset_.load());
-    if (unpopulated_from_ < unpopulated_end_) from = std::min(from, unpopulated_from_);
+    if (some_unpopulated) from = std::min(from, unpopulated_from_);
     if (prefaulted < ring) from = std::min(from, prefaulted);  // the ring's first lap
     if (from < max_bytes()) return;
-    const std::uint64_t end = std::min(head_.first_byte.load(), window_before(from)) + ring;
+    const std::uint64_t end = std::min(evicted_before, window_before(from)) + ring;
     for_each_part(from, end,
                   [this](std::size_t begin, std::size_t bytes) { store_.release(begin, bytes); });
     unpopulated_from_ = from;
-    unpopulated_end_ = end;
+    unpopulated_end_ = some_unpopulated ? std::max(unpopulated_end_, end) : end;
 }
 
 // Allocates the released pages up to the ring offset `end`, and 8 MiB more if there is so much.

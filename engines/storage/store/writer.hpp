@@ -57,8 +57,8 @@ public:
     void publish(Record* records, std::size_t count, std::uint64_t ring_offset, std::size_t bytes);
 
     // Evicts all data that the file system has, except those for which other nodes must be asked,
-    // and gives the ring's free pages back to the system. Does nothing during a write, or if the
-    // store is not in memory.
+    // and gives the pages of what was evicted before the last call back to the system. Does nothing
+    // during a write, or if the store is not in memory.
     void release_drained();
 
     // The drain of this process. The writer uses it for data that the leader's drain cannot write,
@@ -118,7 +118,8 @@ private:
     // Ring offsets: between them the pages may have been released. Those of the window before the
     // first are there.
     std::uint64_t unpopulated_from_ = 0, unpopulated_end_ = 0;
-    std::string root_;  // prefix of /proc and /sys, for tests
+    std::uint64_t evicted_before_last_release_ = 0;  // RankHead::first_byte at that time
+    std::string root_;                               // prefix of /proc and /sys, for tests
     std::uint64_t memory_checked_ns_ = 0;
     std::uint64_t last_release_counters_ = 0;  // sum of three counters that only grow
     bool reserving_ = false;

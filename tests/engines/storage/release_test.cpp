@@ -73,6 +73,13 @@ TEST_CASE("drained data give their memory back, and the ring is used again") {
     for (int wait = 0; head.prefaulted.load() < head.ring_bytes.load() && wait < 60'000; ++wait)
         usleep(1000);
     REQUIRE(head.prefaulted.load() == head.ring_bytes.load());
+    const std::uint64_t before = allocated_bytes(*job.store);
+    writer.release_drained();
+    // A reader may be copying what has just been evicted.
+    const Record first = job.store->record(0, 0);
+    CHECK(head.first_byte.load() > first.ring_offset);
+    CHECK(job.store->data(0, first.ring_offset)[0] == content(0));
+    CHECK(allocated_bytes(*job.store) > before - head.ring_bytes.load() + 200 * block);
     writer.release_drained();
     // The records, the file's slot and the window stay.
     CHECK(allocated_bytes(*job.store) <
