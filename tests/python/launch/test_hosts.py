@@ -73,6 +73,7 @@ def test_a_file_has_names_sets_and_comments(tmp_path: Path) -> None:
         ("n2 slots = 4\nn1 slots= 4 max_slots =8\n", ["n2", "n1"]),
         ("n2 16 n1 16\n", ["n2", "n1"]),
         ("n3 1 n1 1 n2 8\n", ["n3", "n1", "n2"]),
+        ("n1 cpus = 8 slots = 4\n", ["n1"]),
     ],
 )
 def test_slots_of_a_file_are_understood_and_said(
@@ -121,6 +122,10 @@ def test_slots_of_a_file_are_understood_and_said(
         ("node,rack,role\nn1,r1,compute", "the header of a table"),
         ("n1,10.0.0.1", "a name and an address of one host"),
         ("n2\n10.0.0.1, n1", "hosts:2: '10.0.0.1, n1': a name and an address of one host"),
+        ("n1,2001:db8::7", "a name and an address of one host"),
+        ("beef, 10.0.0.1", "a name and an address of one host"),
+        ("n1 10.0.0.1", "a name and an address of one host"),
+        ("02:00:0a:00:00:01,n1,rack1", "a name and an address of one host"),
     ],
 )
 def test_a_line_that_says_more_than_slots_is_refused(tmp_path: Path, line: str, problem: str) -> None:
@@ -143,10 +148,21 @@ def test_slots_in_an_option_are_refused_by_name(text: str, fix: str) -> None:
 
 def test_hosts_may_be_called_as_columns_are(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
-    file.write_text("server\nnode,ip-10-0-0-1\nhostname\n10.0.0.1,10.0.0.2\n")
+    file.write_text(
+        "server\nnode,ip-10-0-0-1\nhostname\n10.0.0.1,10.0.0.2\nfe80::1,fe80::2\nn[1-2],10.0.0.3\n"
+    )
     assert read_hosts(file, "--hosts-file") == [
-        "server", "node", "ip-10-0-0-1", "hostname", "10.0.0.1", "10.0.0.2"
+        "server", "node", "ip-10-0-0-1", "hostname", "10.0.0.1", "10.0.0.2", "fe80::1", "fe80::2", "n1", "n2",
+        "10.0.0.3",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["a" * (1 << 18), "n1" + " " * (1 << 18) + "1", "[:" * (1 << 17)])
+def test_the_time_of_a_line_grows_with_its_length_alone(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "hosts"
+    file.write_text(f"{line}\n?\n")
+    with pytest.raises(UserError):
+        read_hosts(file, "--hosts-file")
 
 
 def test_a_wrong_line_of_a_file_is_named(tmp_path: Path) -> None:
