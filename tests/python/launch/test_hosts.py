@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ClusterShell.NodeUtils import GroupResolverConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,6 +134,44 @@ def test_a_line_that_says_more_than_slots_is_refused(tmp_path: Path, line: str, 
     file.write_text(line)
     with pytest.raises(UserError) as refused:
         read_hosts(file, "--hosts-file")
+    assert problem in str(refused.value)
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The groups of a site: rack1 and rack2, and all, which is both."""
+    (tmp_path / "site.yaml").write_text("site:\n  rack1: n[1-2]\n  rack2: n[3-4]\n  all: '@rack1,@rack2'\n")
+    (tmp_path / "groups.conf").write_text(f"[Main]\ndefault: site\nautodir: {tmp_path}\n")
+    monkeypatch.setattr("assay.launch.hosts._GROUPS", GroupResolverConfig([str(tmp_path / "groups.conf")]))
+
+
+@pytest.mark.parametrize(
+    "text, hosts",
+    [
+        ("@rack2,@rack1", ["n3", "n4", "n1", "n2"]),
+        ("@all!@rack1", ["n3", "n4"]),
+        ("@rack[1-2]", ["n1", "n2", "n3", "n4"]),
+        ("x,*", ["x", "n1", "n2", "n3", "n4"]),
+    ],
+)
+def test_groups_of_the_site_are_read(groups: None, text: str, hosts: list[str]) -> None:
+    assert parse_hosts(text, "-w") == hosts
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("n1,@rack3", "@rack3: no such group of hosts, or none in it"),
+        ("@all!@rak1", "@rak1: no such group of hosts, or none in it"),
+        ("@rack[1-3]", "@rack3: no such group of hosts, or none in it"),
+        ("@rack1,m*", "m*: a pattern, and no host of ClusterShell's groups matches it"),
+        ("@all!m?", "m?: a pattern, and no host"),
+        ("@other:rack1", "no group of hosts is called other"),
+    ],
+)
+def test_a_group_without_hosts_is_not_left_out(groups: None, text: str, problem: str) -> None:
+    with pytest.raises(UserError) as refused:
+        parse_hosts(text, "-w")
     assert problem in str(refused.value)
 
 
