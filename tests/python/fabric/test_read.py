@@ -481,6 +481,14 @@ def test_the_column_order_of_ibdiagnet_is_read(tmp_path: Path) -> None:
     assert fabric.switch_lids.tolist() == [22]
 
 
+def test_a_row_outside_of_the_sections_is_refused(tmp_path: Path) -> None:
+    lines = db_csv(read_fabric(SIX / "topology.txt")).strip().splitlines()
+    path = tmp_path / "db"
+    path.write_text("\n".join([*lines[:-2], lines[-1], lines[-2]]))
+    with pytest.raises(UserError, match=f"db:{len(lines)}: a row outside of the sections"):
+        read_fabric(path)
+
+
 def test_an_active_port_without_a_cable_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = db_csv(read_fabric(SIX / "topology.txt"))
     states = re.sub(r"(?m)^(0x\w+,0x\w+,[1-9].*)$", r"\1,4", text)

@@ -32,6 +32,7 @@ COLUMNS = {
     "PORTS": ("NodeGuid", "PortGuid", "PortNum", "LID", "LinkWidthActv", "LinkSpeedActv"),
     "LINKS": ("NodeGuid1", "PortNum1", "NodeGuid2", "PortNum2"),
 }
+_ROW = re.compile(r'(0x[0-9a-fA-F]+|".*"),')
 Row = tuple[int, dict[str, str]]
 
 
@@ -80,7 +81,7 @@ def read(path: Path) -> Fabric:
 def _tell_unlinked(
     path: Path, nodes_by_guid: dict[int, tuple[int, str, int, int]], rows: list[Row], cables: FabricBuilder
 ) -> None:
-    """Says which ports are active, and have no cable in the file: its LINKS are incomplete, or a node did not answer."""
+    """Says which ports are active without a cable: the LINKS are incomplete, or a node did not answer."""
     unlinked = []
     for _, row in rows:
         if row.get("PortState") != ACTIVE or row["PortNum"] == "0":
@@ -154,6 +155,8 @@ def _sections(text: LineReader) -> dict[str, list[Row]]:
             if line != f"END_{name}":
                 text.refuse(number, f"the end of {line[len('END_') :]} within {name or 'no section'}")
             name = ""
+        elif not name and _ROW.match(line):
+            text.refuse(number, "a row outside of the sections", "the file is damaged: take it again")
         elif name in COLUMNS:
             values = _split(text, number, line)
             if not heading:
