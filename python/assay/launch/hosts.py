@@ -164,9 +164,10 @@ def read_hosts(path: Path, option: str) -> list[str]:
         text = line.split("#", 1)[0].strip()
         if not text:
             continue
-        where = f"{option} {path}:{number}:"
-        refuse_table(text, where, not names)
         is_plain = ":" not in text and _PLAIN.fullmatch(text)
+        where = f"{option} {path}:{number}:"
+        if not (is_plain and names):
+            refuse_table(text, where, not names)
         listed = HostLine(text, False) if is_plain else parse_line(text, where)
         has_slots |= listed.has_slots
         names[listed.hosts] += 1
