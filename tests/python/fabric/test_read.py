@@ -77,6 +77,13 @@ def test_both_topologies_agree() -> None:
         assert (getattr(first, name) == getattr(second, name)).all(), name
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_a_greeting_before_tables_is_left_out(name: str, tmp_path: Path) -> None:
+    fabric, path = read_fabric(SIX / "topology.txt"), tmp_path / name
+    path.write_text("Welcome to the cluster\n" + (SIX / name).read_text())
+    assert (read_tables(path, fabric).ports == read_tables(SIX / name, fabric).ports).all()
+
+
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_all_tables_agree(topology: str) -> None:
     fabric = read_fabric(SIX / topology)

@@ -325,6 +325,7 @@ def test_a_greeting_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureF
         "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\nall* up 1 n1\n",
         "| NVIDIA-SMI 550.54  Driver Version: 550.54 |\n",
         "available: 2 nodes (0-1)\n",
+        "bash: warning: setlocale: LC_ALL: cannot change locale (en_US.UTF-8): No such file\n",
     ],
 )
 def test_a_greeting_may_hold_the_output_of_commands(tmp_path: Path, greeting: str) -> None:

@@ -58,7 +58,12 @@ READ = (
         _lines(r"^Unicast lids \["),
         _lines(r"^(#|Unicast lids)"),
     ),
-    Kind("fdbs", "forwarding tables (opensm.fdbs)", _lines(r"^\w*dump_ucast_routes: Switch 0x")),
+    Kind(
+        "fdbs",
+        "forwarding tables (opensm.fdbs)",
+        _lines(r"^\w*dump_ucast_routes: Switch 0x"),
+        _lines(r"^(#|\w*dump_ucast_routes: )"),
+    ),
     Kind("opareport", "an opareport", _lines(r"^[ \t]*<(Report|Snapshot|Topology)\b"), _XML),
     Kind("hwloc", "an hwloc XML", _lines(r"^[ \t]*<topology\b|^[ \t]*<!DOCTYPE topology"), _XML),
     Kind("simgrid", "a SimGrid platform", _lines(r"^[ \t]*<platform\b|^[ \t]*<!DOCTYPE platform"), _XML),
