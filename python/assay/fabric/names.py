@@ -31,9 +31,10 @@ _DEVICE = re.compile(
     r"(mlx[0-9]|mthca|hfi1|qib|ipath|ehca|ibp|rocep|roceo|bnxt_re|irdma|efa_?)[\w.-]*|HCA-[0-9]+"
 )
 
+# "mlx5_0", "rail1"; a number alone is of "node 0" and "node 1", two hosts, and so is "node1" of "rack3 node1".
 _ADAPTER = re.compile(
-    r"[^\W\d]\S*[0-9]"
-)  # "mlx5_0", "rail1"; a number alone is of "node 0" and "node 1", two hosts
+    r"(?!(node|host|server|blade|compute|worker|slot|unit)[-_.]?[0-9])[^\W\d]\S*[0-9]", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,13 @@ def _first_word(port: EndPort) -> str:
 def _are_rails(rests: list[str]) -> bool:
     if len(rests) == 1 or not any(rests):
         return True
-    return len(set(rests)) == len(rests) and all(map(_ADAPTER.fullmatch, rests))
+    return len(set(rests)) == len(rests) and all(map(_is_adapter, rests))
+
+
+def _is_adapter(rest: str) -> bool:
+    """Whether what follows a first word names an adapter: "mlx5_0", "mlx5_1 storage", or nothing, as a host with one
+    has it."""
+    return not rest or _ADAPTER.fullmatch(rest) is not None or _DEVICE.fullmatch(rest.split()[0]) is not None
 
 
 def name_switches(descriptions: Sequence[str], guids: Sequence[int]) -> list[str]:

@@ -23,9 +23,9 @@ from typing import NamedTuple
 from assay.errors import UserError
 
 SLOT_KEYS = ("slots", "max_slots", "max-slots", "cpu", "cpus", "count")
-_EQUALS = re.compile(r"\s*=\s*(?=\d)")
-_SLOTS = re.compile(r"([^:,]+|\[[^\]]*:[^\]]*\]):(\d+)")
-ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?)\]")
+_EQUALS = re.compile(r"(?<!\s)\s*=\s*(?=\d)")
+_SLOTS = re.compile(r"([^:,]+|\[[^\]:]*:[^\]]*\]):(\d+)")
+ADDRESS = re.compile(r"\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?)\]")
 OTHER_FILES = (
     (re.compile(r"rank\s+\S+\s*="), "a rank file of Open MPI"),
     (re.compile(r"\[[A-Za-z_][\w:-]*\]$|\S+\s.*\bansible_\w+="), "an inventory of Ansible"),
@@ -34,11 +34,16 @@ OTHER_FILES = (
         re.compile(r"([0-9]+(\.[0-9]+){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]+)(\s+[A-Za-z][^\s=]*)+$"),
         "an address and names, as in /etc/hosts",
     ),
+    (
+        re.compile(r"(?=\S*[A-Za-z])[^\s,=\[]+\s+([0-9]+(\.[0-9]+){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]+)(\s|$)"),
+        "a name and an address of one host",
+    ),
     (re.compile(r"\{|\[\s*(\"|$)"), "a list in JSON"),
     (re.compile(r"\^\S"), "a host that Open MPI is to leave out"),
     (re.compile(r"\(?[A-Za-z][^\s,]*(/[0-9]+(\*[0-9]+)?($|\+)|:ncpus=)"), "a value of PBS"),
     (re.compile(r"\S+ [0-9]+(,[0-9]+)+$"), "a host and its processors, as in LSF's affinity file"),
 )
+MAX_ADDRESS = 64  # characters
 ONE_A_LINE = "write a host or a node set a line"
 _BETWEEN = re.compile(r"[\s,;|]+")
 # Names of columns: one of the first group is enough, of the second two are needed, since hosts may be called so.
@@ -48,11 +53,9 @@ _WEAK_COLUMNS = re.compile(
     r"cpus|cores|memory|type|id",
     re.IGNORECASE,
 )
-_ADDRESS = r"([0-9]{1,3}(\.[0-9]{1,3}){3}|([0-9a-f]{2}:){5,}[0-9a-f]{2})"
-_WITH_ADDRESS = re.compile(
-    rf"([^\s,;]*[g-z_][^\s,;]*)[,;]\s*{_ADDRESS}([,;].*)?|{_ADDRESS}[,;]\s*([^\s,;\[]*[g-z_][^\s,;]*)",
-    re.IGNORECASE,
-)
+_SEPARATOR = re.compile(r"[,;]")
+_MAC = re.compile(r"([0-9a-f]{2}:){5,}[0-9a-f]{2}", re.IGNORECASE)
+_WORD = re.compile(r"(?=.*[^\W\d_])[^\[\]=]+")  # no node set
 
 
 class HostLine(NamedTuple):
@@ -62,13 +65,30 @@ class HostLine(NamedTuple):
 
 def refuse_table(text: str, where: str, is_first: bool) -> None:
     """Raises UserError for a line of a table (CSV): each would be several hosts. Its header is the first line."""
+    if is_first and "=" not in text and _is_header(text):
+        raise UserError(f"{where} '{text[:60]}': the header of a table, no host", ONE_A_LINE)
+    pair = [field.strip().strip("\"'") for field in _SEPARATOR.split(text, maxsplit=2)[:2]]
+    addresses = [field for field in pair if _is_address(field)]
+    if len(addresses) == 1 and any(_WORD.fullmatch(field) for field in pair if field not in addresses):
+        raise UserError(f"{where} '{text[:60]}': a name and an address of one host", ONE_A_LINE)
+
+
+def _is_header(text: str) -> bool:
     fields = [field.strip("\"'") for field in _BETWEEN.split(text.strip()) if field]
     strong = sum(1 for field in fields if _COLUMNS.fullmatch(field))
     weak = sum(1 for field in fields if _WEAK_COLUMNS.fullmatch(field))
-    if is_first and (strong or weak > 1):
-        raise UserError(f"{where} '{text[:60]}': the header of a table, no host", ONE_A_LINE)
-    if _WITH_ADDRESS.fullmatch(text):
-        raise UserError(f"{where} '{text[:60]}': a name and an address of one host", ONE_A_LINE)
+    return strong > 0 or weak > 1
+
+
+def _is_address(text: str) -> bool:
+    """Whether a field of a table is an address of IPv4 or IPv6, or a MAC."""
+    if len(text) > MAX_ADDRESS:
+        return False
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return _MAC.fullmatch(text) is not None
+    return True
 
 
 def parse_line(text: str, where: str) -> HostLine:

@@ -15,7 +15,7 @@ from itertools import chain, islice, product
 from pathlib import Path
 
 from ClusterShell.Defaults import config_paths
-from ClusterShell.NodeSet import NodeSet, NodeSetException
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 from ClusterShell.NodeUtils import GroupResolverConfig, GroupResolverError, GroupSourceError
 
 from assay.errors import UserError
@@ -32,6 +32,7 @@ from assay.records.foreign import Wanted, read_text
 from assay.records.notes import tell
 
 EXAMPLE = "write it like 'client[1-3,10]' or 'a,b'"
+GROUPS_FILE = "see groups.conf of ClusterShell"
 NO_MATCH = "a pattern, and no host of ClusterShell's groups matches it"
 MAX_HOSTS = 100_000  # the largest machines have some ten thousand
 # A name that begins with "-" would be an option of the launcher, and other characters belong to its syntax. user@host
@@ -92,18 +93,21 @@ def _expand(text: str, where: str) -> list[str]:
         raise UserError(f"{where}: more than {MAX_HOSTS} hosts", EXAMPLE)
     try:
         found = list(islice(NodeSet(text, resolver=_GROUPS), MAX_HOSTS + 1))
+        for part in _OPERAND.findall(text):
+            _refuse_without_hosts(part.strip(), where)
         if len(found) > MAX_HOSTS:
             return found
         written = chain.from_iterable(map(_in_order, _OPERAND.findall(text))) if "," in text else found
         order = dict.fromkeys(islice(written, 2 * MAX_HOSTS))
     except NodeSetException as error:
+        if isinstance(error.__context__, RecursionError):
+            raise UserError(f"{where}: a group of hosts that holds itself", GROUPS_FILE) from error
         raise UserError(f"{where}: {_reason(error)}", EXAMPLE) from error
     except (GroupResolverError, GroupSourceError) as error:
         if re.search(r"[*?]", text):
             raise UserError(f"{where}: {NO_MATCH}", EXAMPLE) from error
-        raise UserError(
-            f"{where}: no group of hosts: {error}", "see /etc/clustershell/groups.conf"
-        ) from error
+        unknown = "is defined here" if str(error) == "<default>" else f"is called {error}"
+        raise UserError(f"{where}: no group of hosts {unknown}", GROUPS_FILE) from error
     except (
         AssertionError,
         ArithmeticError,
@@ -114,6 +118,18 @@ def _expand(text: str, where: str) -> list[str]:
         raise UserError(f"{where}: not a host list", EXAMPLE) from None
     members = set(found)
     return list(dict.fromkeys([*(host for host in order if host in members), *found]))
+
+
+def _refuse_without_hosts(part: str, where: str) -> None:
+    """Raises UserError for a group or pattern without hosts: ClusterShell leaves it out, and what it was to add or to
+    exclude is missed in silence."""
+    if not re.search(r"^@|[*?]", part):
+        return
+    names = NodeSet(part[1:], resolver=RESOLVER_NOGROUP) if part.startswith("@") and "[" in part else ()
+    for name in [f"@{name}" for name in names] or [part]:
+        if not NodeSet(name, resolver=_GROUPS):
+            problem = NO_MATCH if re.search(r"[*?]", name) else "no such group of hosts, or none in it"
+            raise UserError(f"{where}: {name}: {problem}", GROUPS_FILE)
 
 
 def _in_order(part: str) -> Iterator[str]:
@@ -148,9 +164,10 @@ def read_hosts(path: Path, option: str) -> list[str]:
         text = line.split("#", 1)[0].strip()
         if not text:
             continue
-        where = f"{option} {path}:{number}:"
-        refuse_table(text, where, not names)
         is_plain = ":" not in text and _PLAIN.fullmatch(text)
+        where = f"{option} {path}:{number}:"
+        if not (is_plain and names):
+            refuse_table(text, where, not names)
         listed = HostLine(text, False) if is_plain else parse_line(text, where)
         has_slots |= listed.has_slots
         names[listed.hosts] += 1

@@ -46,6 +46,10 @@ def test_switches_have_short_safe_names(descriptions: list[str], names: list[str
         (["Hca0", "hca1", "HCA-2 x"], ["Hca0", "hca1", ""]),  # ibsim's hosts, and a device
         (["ubuntu mlx5_0", "ubuntu mlx5_0"], ["", ""]),  # two machines that nobody has named
         (["rack one", "rack two"], ["", ""]),
+        (["rack1 node1", "rack1 node2", "rack1 Server-3"], ["", "", ""]),
+        (["n1", "n1 mlx5_1"], ["n1", "n1"]),
+        (["n1 mlx5_0 storage", "n1 mlx5_1 (MPI)", "n1 ibA"], ["", "", ""]),
+        (["n1 mlx5_0 storage", "n1 mlx5_1 (MPI)"], ["n1", "n1"]),
         (["node 0", "node 1"], ["", ""]),  # two hosts, no two rails of one
     ],
 )

@@ -77,6 +77,13 @@ def test_both_topologies_agree() -> None:
         assert (getattr(first, name) == getattr(second, name)).all(), name
 
 
+@pytest.mark.parametrize("name", TABLES)
+def test_a_greeting_before_tables_is_left_out(name: str, tmp_path: Path) -> None:
+    fabric, path = read_fabric(SIX / "topology.txt"), tmp_path / name
+    path.write_text("Welcome to the cluster\n" + (SIX / name).read_text())
+    assert (read_tables(path, fabric).ports == read_tables(SIX / name, fabric).ports).all()
+
+
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 def test_all_tables_agree(topology: str) -> None:
     fabric = read_fabric(SIX / topology)
@@ -141,6 +148,7 @@ def without_line(start: str) -> Callable[[str], str]:
         ("topology.txt", lambda t: "", "the file is empty"),
         ("topology.txt", lambda t: t[: t.index('"S-0000000000200004"') + 6], "not a line of ibnetdiscover"),
         ("topology.txt", without_line('[3]\t"S-0000000000200003"[3]'), "is not listed at its other end"),
+        ("topology.txt", lambda t: t[: t.rindex(" lmc 0")], "the file ends within this line"),
         ("topology.txt", lambda t: t.partition("Ca\t")[0], "which is not listed; fix: is the file complete?"),
         ("topology.txt", lambda t: t + t, "switch 0x0000000000200002 is listed twice"),
         ("topology.txt", lambda t: t.replace("lid 11", "lid 10"), "LID 10 belongs to node"),
@@ -182,6 +190,7 @@ def test_a_damaged_topology_is_refused(
         ("opensm.fdbs", lambda t: t.replace(": 001", ": 901", 1), "no port has the number 901"),
         ("opensm.fdbs", lambda t: t.replace("LID ", "PLFT_NUM: 2\nLID ", 1), "several private tables"),
         ("opensm.fdbs", lambda t: t.rpartition("dump_ucast")[0], "ends without a table"),
+        ("opensm.fdbs", lambda t: t.rpartition(": 003")[0] + ": 00", "not a line of a forwarding database"),
     ],
 )  # fmt: skip
 def test_damaged_tables_are_refused(
@@ -477,6 +486,30 @@ def test_the_column_order_of_ibdiagnet_is_read(tmp_path: Path) -> None:
     assert (set(fabric.link_width), set(fabric.link_speed)) == ({4}, {"NDR"})
     assert (fabric.link_max_rate == 4 * 106.25e9).all()
     assert fabric.switch_lids.tolist() == [22]
+
+
+def test_a_row_outside_of_the_sections_is_refused(tmp_path: Path) -> None:
+    lines = db_csv(read_fabric(SIX / "topology.txt")).strip().splitlines()
+    path = tmp_path / "db"
+    path.write_text("\n".join([*lines[:-2], lines[-1], lines[-2]]))
+    with pytest.raises(UserError, match=f"db:{len(lines)}: a row outside of the sections"):
+        read_fabric(path)
+
+
+def test_an_active_port_without_a_cable_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = db_csv(read_fabric(SIX / "topology.txt"))
+    states = re.sub(r"(?m)^(0x\w+,0x\w+,[1-9].*)$", r"\1,4", text)
+    states = re.sub(
+        r"(?m)^(0x\w+,0x\w+,0,.*)$", r"\1,4", states.replace("LinkSpeedActv", "LinkSpeedActv,PortState")
+    )
+    path = tmp_path / "db"
+    path.write_text(states)
+    assert read_fabric(path).hosts == 6 and not capsys.readouterr().err
+    path.write_text(states.replace("0x0000000000200000,2,0x0000000000100002,1\n", ""))
+    assert read_fabric(path).hosts == 5
+    assert (
+        "db: active ports without a cable in LINKS: leaf0 port 2, node1 port 1\n" in capsys.readouterr().err
+    )
 
 
 def test_the_subnet_list_of_ibdiagnet_is_read(tmp_path: Path) -> None:

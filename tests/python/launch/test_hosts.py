@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ClusterShell.NodeUtils import GroupResolverConfig
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,6 +74,7 @@ def test_a_file_has_names_sets_and_comments(tmp_path: Path) -> None:
         ("n2 slots = 4\nn1 slots= 4 max_slots =8\n", ["n2", "n1"]),
         ("n2 16 n1 16\n", ["n2", "n1"]),
         ("n3 1 n1 1 n2 8\n", ["n3", "n1", "n2"]),
+        ("n1 cpus = 8 slots = 4\n", ["n1"]),
     ],
 )
 def test_slots_of_a_file_are_understood_and_said(
@@ -121,6 +123,10 @@ def test_slots_of_a_file_are_understood_and_said(
         ("node,rack,role\nn1,r1,compute", "the header of a table"),
         ("n1,10.0.0.1", "a name and an address of one host"),
         ("n2\n10.0.0.1, n1", "hosts:2: '10.0.0.1, n1': a name and an address of one host"),
+        ("n1,2001:db8::7", "a name and an address of one host"),
+        ("beef, 10.0.0.1", "a name and an address of one host"),
+        ("n1 10.0.0.1", "a name and an address of one host"),
+        ("02:00:0a:00:00:01,n1,rack1", "a name and an address of one host"),
     ],
 )
 def test_a_line_that_says_more_than_slots_is_refused(tmp_path: Path, line: str, problem: str) -> None:
@@ -128,6 +134,44 @@ def test_a_line_that_says_more_than_slots_is_refused(tmp_path: Path, line: str, 
     file.write_text(line)
     with pytest.raises(UserError) as refused:
         read_hosts(file, "--hosts-file")
+    assert problem in str(refused.value)
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The groups of a site: rack1 and rack2, and all, which is both."""
+    (tmp_path / "site.yaml").write_text("site:\n  rack1: n[1-2]\n  rack2: n[3-4]\n  all: '@rack1,@rack2'\n")
+    (tmp_path / "groups.conf").write_text(f"[Main]\ndefault: site\nautodir: {tmp_path}\n")
+    monkeypatch.setattr("assay.launch.hosts._GROUPS", GroupResolverConfig([str(tmp_path / "groups.conf")]))
+
+
+@pytest.mark.parametrize(
+    "text, hosts",
+    [
+        ("@rack2,@rack1", ["n3", "n4", "n1", "n2"]),
+        ("@all!@rack1", ["n3", "n4"]),
+        ("@rack[1-2]", ["n1", "n2", "n3", "n4"]),
+        ("x,*", ["x", "n1", "n2", "n3", "n4"]),
+    ],
+)
+def test_groups_of_the_site_are_read(groups: None, text: str, hosts: list[str]) -> None:
+    assert parse_hosts(text, "-w") == hosts
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("n1,@rack3", "@rack3: no such group of hosts, or none in it"),
+        ("@all!@rak1", "@rak1: no such group of hosts, or none in it"),
+        ("@rack[1-3]", "@rack3: no such group of hosts, or none in it"),
+        ("@rack1,m*", "m*: a pattern, and no host of ClusterShell's groups matches it"),
+        ("@all!m?", "m?: a pattern, and no host"),
+        ("@other:rack1", "no group of hosts is called other"),
+    ],
+)
+def test_a_group_without_hosts_is_not_left_out(groups: None, text: str, problem: str) -> None:
+    with pytest.raises(UserError) as refused:
+        parse_hosts(text, "-w")
     assert problem in str(refused.value)
 
 
@@ -143,10 +187,21 @@ def test_slots_in_an_option_are_refused_by_name(text: str, fix: str) -> None:
 
 def test_hosts_may_be_called_as_columns_are(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
-    file.write_text("server\nnode,ip-10-0-0-1\nhostname\n10.0.0.1,10.0.0.2\n")
+    file.write_text(
+        "server\nnode,ip-10-0-0-1\nhostname\n10.0.0.1,10.0.0.2\nfe80::1,fe80::2\nn[1-2],10.0.0.3\n"
+    )
     assert read_hosts(file, "--hosts-file") == [
-        "server", "node", "ip-10-0-0-1", "hostname", "10.0.0.1", "10.0.0.2"
+        "server", "node", "ip-10-0-0-1", "hostname", "10.0.0.1", "10.0.0.2", "fe80::1", "fe80::2", "n1", "n2",
+        "10.0.0.3",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["a" * (1 << 18), "n1" + " " * (1 << 18) + "1", "[:" * (1 << 17)])
+def test_the_time_of_a_line_grows_with_its_length_alone(tmp_path: Path, line: str) -> None:
+    file = tmp_path / "hosts"
+    file.write_text(f"{line}\n?\n")
+    with pytest.raises(UserError):
+        read_hosts(file, "--hosts-file")
 
 
 def test_a_wrong_line_of_a_file_is_named(tmp_path: Path) -> None:

@@ -208,6 +208,18 @@ def test_a_text_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
         (b"0x0001 001 : (Channel Adapter portguid 0x1: 'n1')\n", "entries of a forwarding table"),
         (b" Performance counter stats for './a':\n", "the output of perf stat"),
         (b'digraph "g" {\n a -> b\n}\n', "a graph of Graphviz"),
+        (b"# Port info: Lid 4 port 1\nMkey:....0x0\n", "the output of smpquery"),
+        (b"# Switch info: DR path slid 0; dlid 0; 0,1\n", "the output of smpquery"),
+        (b"# Port counters: Lid 4 port 1 (CapMask: 0x5A00)\n", "the output of perfquery"),
+        (b"#\n# Memory domain: self\n#     Component: self\n", "the output of ucx_info"),
+        (b"# Library version: 1.17.0\n# Library path: /l/libucs.so.0\n", "the output of ucx_info"),
+        (b"# gpu    pwr  gtemp\n# Idx      W      C\n    0     70     40\n", "the output of nvidia-smi"),
+        (
+            b"#    Intel(R) MPI Benchmarks 2019 Update 6, MPI-1 part\n",
+            "the output of the Intel MPI Benchmarks",
+        ),
+        (b"#   Intel (R) MPI Benchmark Suite V3.2, MPI-1 part\n", "the output of the Intel MPI Benchmarks"),
+        (b"##IPMv2.0.6########\n#\n# command : ./a\n", "a report of IPM"),
         (b"SCOREP_ENABLE_TRACING=true\n", "settings of Score-P"),
     ],
     ids=lambda value: value if isinstance(value, str) else "content",
@@ -218,8 +230,28 @@ def test_another_file_is_refused_by_its_name(tmp_path: Path, content: bytes, nam
     assert name in str(refused.value) and refused.value.fix
 
 
-@pytest.mark.parametrize("comment", ["# OSU cluster, test nodes", "# IO500 nodes", "# iperf: n[0-3] listen"])
-def test_a_comment_about_a_benchmark_is_not_its_output(tmp_path: Path, comment: str) -> None:
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "# OSU cluster, test nodes",
+        "# OSU MPI nodes, for the test",
+        "# OSU MPI partition, Test nodes first",
+        "# IO500 nodes",
+        "# iperf: n[0-3] listen",
+        "# Intel(R) MPI Benchmarks run here",
+        "##IPMI is at n[0-3]-ipmi",
+        "# Node info: two racks, 18 nodes each",
+        "# Switch info: leaves first",
+        "# Port counters: cleared on Monday",
+        "# Memory domain: rack A",
+        "# Library version: 2",
+        "# gpu pwr limit: 300 W",
+        "# dmidecode 3.3 has the serial numbers",
+        "# darshan log version: see the wiki",
+        "# callgrind format of these nodes: off",
+    ],
+)
+def test_a_comment_about_a_tool_is_not_its_output(tmp_path: Path, comment: str) -> None:
     assert read_text(written(tmp_path, f"{comment}\nn[0-3]\n".encode()), HOSTS).endswith("n[0-3]\n")
 
 
@@ -286,7 +318,15 @@ def test_a_greeting_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureF
 
 @pytest.mark.parametrize(
     "greeting",
-    ["Filesystem  Size  Used\n/dev/sda1  9G  1G\n", "JOBID PARTITION NAME\n", "GPU 0: X (UUID: GPU-1)\n"],
+    [
+        "Filesystem  Size  Used\n/dev/sda1  9G  1G\n",
+        "JOBID PARTITION NAME\n",
+        "GPU 0: X (UUID: GPU-1)\n",
+        "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\nall* up 1 n1\n",
+        "| NVIDIA-SMI 550.54  Driver Version: 550.54 |\n",
+        "available: 2 nodes (0-1)\n",
+        "bash: warning: setlocale: LC_ALL: cannot change locale (en_US.UTF-8): No such file\n",
+    ],
 )
 def test_a_greeting_may_hold_the_output_of_commands(tmp_path: Path, greeting: str) -> None:
     text = read_text(written(tmp_path, (greeting + NET).encode()), FABRIC)

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assay.fabric.read.cables import FabricBuilder, Node
-from assay.fabric.read.text import LineReader
+from assay.fabric.read.text import LineReader, clean
 from assay.fabric.topology import LANE_RATES, Fabric
+from assay.records.notes import tell
 
 WIDTHS = {1: 1, 2: 4, 4: 8, 8: 12, 16: 2}
 SPEEDS = {
@@ -23,12 +24,15 @@ SPEEDS = {
     1 << 24: "XDR",
 }  # fmt: skip
 MAX_LMC = 7
+ACTIVE = "4"  # PortState
+SHOWN = 8  # ports in a note
 CA, SWITCH, ROUTER = 1, 2, 3
 COLUMNS = {
     "NODES": ("NodeDesc", "NumPorts", "NodeType", "NodeGUID"),
     "PORTS": ("NodeGuid", "PortGuid", "PortNum", "LID", "LinkWidthActv", "LinkSpeedActv"),
     "LINKS": ("NodeGuid1", "PortNum1", "NodeGuid2", "PortNum2"),
 }
+_ROW = re.compile(r'(0x[0-9a-fA-F]+|".*"),')
 Row = tuple[int, dict[str, str]]
 
 
@@ -68,9 +72,27 @@ def read(path: Path) -> Fabric:
         for (node, port), (peer, peer_port), key in zip(nodes, reversed(nodes), ends, strict=True):
             width, speed, max_rate = rates[key]
             cables.add_end(node, port, peer, peer_port, width, speed, line, max_rate)
+    _tell_unlinked(path, nodes_by_guid, sections["PORTS"], cables)
     linked = {node for node, _ in cables.ends}
     cables.hosts = {node: listed for node, listed in cables.hosts.items() if node in linked}
     return cables.build()
+
+
+def _tell_unlinked(
+    path: Path, nodes_by_guid: dict[int, tuple[int, str, int, int]], rows: list[Row], cables: FabricBuilder
+) -> None:
+    """Says which ports are active without a cable: the LINKS are incomplete, or a node did not answer."""
+    unlinked = []
+    for _, row in rows:
+        if row.get("PortState") != ACTIVE or row["PortNum"] == "0":
+            continue
+        guid, port = (_parse_number(cables.text, 0, row, column) for column in ("NodeGuid", "PortNum"))
+        kind, name, _, _ = nodes_by_guid[guid]
+        if (Node(guid, 0 if kind == SWITCH else port), port) not in cables.ends:
+            unlinked.append(f"{clean(name) or f'{guid:#018x}'} port {port}")
+    if unlinked:
+        more = f" and {len(unlinked) - SHOWN} more" if len(unlinked) > SHOWN else ""
+        tell(f"{path}: active ports without a cable in LINKS: {', '.join(unlinked[:SHOWN])}{more}")
 
 
 def _read_ports(
@@ -133,6 +155,8 @@ def _sections(text: LineReader) -> dict[str, list[Row]]:
             if line != f"END_{name}":
                 text.refuse(number, f"the end of {line[len('END_') :]} within {name or 'no section'}")
             name = ""
+        elif not name and _ROW.match(line):
+            text.refuse(number, "a row outside of the sections", "the file is damaged: take it again")
         elif name in COLUMNS:
             values = _split(text, number, line)
             if not heading:

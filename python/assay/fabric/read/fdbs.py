@@ -20,7 +20,8 @@ from assay.fabric.tables import ForwardingTables
 from assay.fabric.topology import Fabric
 
 _HEAD = re.compile(r"(?:\w*dump_ucast_routes: )Switch (0x[0-9a-fA-F]{1,16})\s*")
-_ENTRY = re.compile(r"(0x[0-9a-fA-F]{1,4})\s*:\s*([0-9]{1,3}|UNREACHABLE)\b.*")
+# A port is of three digits, or something follows: "01" at the end of a file is the begin of a port.
+_ENTRY = re.compile(r"(0x[0-9a-fA-F]{1,4})\s*:\s*([0-9]{3}|[0-9]{1,2}(?=\s*:)|UNREACHABLE)\b.*")
 _IGNORED = re.compile(r"\s*$|LID\s+: Port|#|PLFT_NUM: 0\s*$")
 NO_PORT = 255
 

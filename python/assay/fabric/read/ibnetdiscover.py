@@ -61,7 +61,16 @@ def read(path: Path) -> Fabric:
         if not kind:
             text.refuse(number, "a port before the first switch or adapter", "is the file complete?")
         _read_end(text, cables, (kind, guid, name), match, number)
+    _refuse_cut_line(cables)
     return cables.build()
+
+
+def _refuse_cut_line(cables: FabricBuilder) -> None:
+    """Raises UserError where the last line has no end and no rate, as others have: its LID may be cut, too."""
+    text = cables.text
+    has_rate = {end.line == text.last for end in cables.ends.values() if end.speed}
+    if not text.is_ended and has_rate == {False} and any(e.line == text.last for e in cables.ends.values()):
+        text.refuse(text.last, "the file ends within this line", "it is cut short: take it again")
 
 
 def _read_end(

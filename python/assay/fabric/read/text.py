@@ -35,6 +35,7 @@ class LineReader:
         self.wanted = wanted
         self.longest = longest
         self.last = 0  # the number of the last line that is not blank, of those that were read
+        self.is_ended = True  # whether the last line that was read has an end
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """Lines without their ends. Bytes that are no UTF-8 are replaced. Raises UserError for a file that cannot be
@@ -49,6 +50,7 @@ class LineReader:
                         self.refuse(number, f"a line of more than {self.longest} characters")
                     if b"\0" in raw:
                         self.refuse(number, "not a text file")
+                    self.is_ended = raw.endswith(b"\n")
                     line = raw.decode("utf-8", errors="replace").rstrip("\r\n")
                     if line and not line.isspace():
                         self.last = number

@@ -60,6 +60,8 @@ def tree_of(fabric: Fabric) -> list[Switch]:
             tops = np.flatnonzero((part == group) & (fabric.levels == level))
             joined_by = tuple(fabric.switch_names[switch] for switch in tops)
             name = f"level{level}-{number}"
+            while name in fabric.switch_names:  # of a real switch
+                name += "-top"
             switches.append(
                 Switch(name, children=tuple(child for child, _ in children), stands_for=joined_by)
             )

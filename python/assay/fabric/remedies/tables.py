@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from assay.errors import UserError
 from assay.fabric.tables import FAR, NO_ENTRY, ForwardingTables, up_down_hops
 from assay.fabric.topology import Fabric, Ints
+from assay.records.padding import did_you_mean
 
 Floats = NDArray[np.float64]
 
@@ -50,15 +51,18 @@ def without_cables(fabric: Fabric, links: Iterable[int]) -> Fabric:
 
 
 def find_cable(fabric: Fabric, text: str) -> int:
-    """The link that leaves switch and port of "leaf0:19". Raises UserError."""
+    """The link that leaves switch and port of "leaf0:19"; a switch has its name or its description. Raises
+    UserError."""
     name, colon, number = text.rpartition(":")
     if not colon or not (number.isascii() and number.isdigit()):
         raise UserError(f"'{text}' is not a switch and a port", "write --avoid leaf0:19")
-    if fabric.switch_names.count(name) != 1:
-        problem = "several switches have" if name in fabric.switch_names else "no switch has"
-        raise UserError(f"{fabric.source}: {problem} the name '{name}'")
+    called = fabric.switch_names if name in fabric.switch_names else fabric.switch_texts
+    if called.count(name) != 1:
+        problem = "several switches have" if name in called else "no switch has"
+        fix = did_you_mean([name], fabric.switch_names, "write its name or its description")
+        raise UserError(f"{fabric.source}: {problem} the name '{name}'", fix)
     table, port = fabric.next_link, int(number)
-    link = int(table[fabric.switch_names.index(name), port]) if port < table.shape[1] else -1
+    link = int(table[called.index(name), port]) if port < table.shape[1] else -1
     if link < 0:
         raise UserError(f"{fabric.source}: no cable is at port {port} of {name}")
     if not fabric.between_switches[link]:

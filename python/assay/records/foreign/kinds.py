@@ -58,7 +58,12 @@ READ = (
         _lines(r"^Unicast lids \["),
         _lines(r"^(#|Unicast lids)"),
     ),
-    Kind("fdbs", "forwarding tables (opensm.fdbs)", _lines(r"^\w*dump_ucast_routes: Switch 0x")),
+    Kind(
+        "fdbs",
+        "forwarding tables (opensm.fdbs)",
+        _lines(r"^\w*dump_ucast_routes: Switch 0x"),
+        _lines(r"^(#|\w*dump_ucast_routes: )"),
+    ),
     Kind("opareport", "an opareport", _lines(r"^[ \t]*<(Report|Snapshot|Topology)\b"), _XML),
     Kind("hwloc", "an hwloc XML", _lines(r"^[ \t]*<topology\b|^[ \t]*<!DOCTYPE topology"), _XML),
     Kind("simgrid", "a SimGrid platform", _lines(r"^[ \t]*<platform\b|^[ \t]*<!DOCTYPE platform"), _XML),
@@ -162,9 +167,16 @@ BENCHMARKS = (
     Kind(
         "osu",
         "the output of an OSU benchmark",
-        _lines(r"^# (OSU|OMB-Py) (MPI|OpenSHMEM|UPC|[NRx]CCL)\S* .*\b[Tt]est\b"),
+        _lines(
+            r"^# (OSU|OMB-Py) (MPI|OpenSHMEM|UPC|[NRx]CCL)\S* .*"
+            r"\b([Tt]est[ \t]+(v[0-9]|\(Version )|Test[ \t\r]*$)"
+        ),
     ),
-    Kind("imb", "the output of the Intel MPI Benchmarks", _lines(r"^# +Intel\(R\) MPI Benchmarks ")),
+    Kind(
+        "imb",
+        "the output of the Intel MPI Benchmarks",
+        _lines(r"^# +Intel ?\(R\) MPI Benchmark(s| Suite) V?[0-9][\w. ]*, \S+ part\b"),
+    ),
     Kind(
         "perftest",
         "the output of perftest",
@@ -193,7 +205,7 @@ BENCHMARKS = (
     Kind("mdtest output", "the output of mdtest", _lines(r"^mdtest-\S+ was launched with ")),
     Kind("fio", "the JSON of fio", _json("fio version")),
     Kind("fio text", "the text of fio", _lines(r"^\S.*: \(g=[0-9]+\): rw=|^fio-[0-9]+\.[0-9.]+[ \t\r]*$")),
-    Kind("darshan-parser", "the output of darshan-parser", _lines(r"^# darshan log version:")),
+    Kind("darshan-parser", "the output of darshan-parser", _lines(r"^# darshan log version: [0-9]")),
     Kind("hpl", "the output of HPL", _lines(r"^HPLinpack [0-9]")),
     Kind("hpcg", "the output of HPCG", _lines(r"^HPCG-Benchmark[ \t\r]*(version=|$)")),
     Kind("stream", "the output of STREAM", _lines(r"^STREAM version ")),
@@ -207,7 +219,7 @@ PROFILERS = (
     Kind(
         "callgrind",
         "a profile of callgrind",
-        _lines(r"\A# callgrind format|^creator: \w|\Aevents: .*\n(fl|fn|ob)="),
+        _lines(r"\A# callgrind format[ \t\r]*$|^creator: \w|\Aevents: .*\n(fl|fn|ob)="),
     ),
     Kind("cachegrind", "a profile of cachegrind", _lines(r"\Adesc: I1 cache:")),
     Kind("valgrind", "a report of valgrind", _lines(r"\A==[0-9]+== |^<valgrindoutput>")),
@@ -256,7 +268,7 @@ PARTS = (
     _named("the output of lspci", r"\A(-\[[0-9a-f]{4}:|(Slot|Device):\t([0-9a-f]{4}:)?[0-9a-f]{2}:)"),
     _named(
         "the output of nvidia-smi",
-        r"^=+NVSMI LOG=+|^GPU [0-9]+: .*\(UUID: (GPU|MIG)-|^# gpu +(pwr|sm|rxpci|pid) ",
+        r"^=+NVSMI LOG=+|^GPU [0-9]+: .*\(UUID: (GPU|MIG)-|^# gpu +[a-z ]+[ \t\r]*\n# Idx ",
     ),
     _named(
         "the output of nvidia-smi",
@@ -266,7 +278,7 @@ PARTS = (
     _named("the output of dcgmi", r"^\| GPU ID +\| Device Information"),
     _named("the output of rocm-smi", r"^=+ ROCm System Management Interface =+|^=+ ROCm SMI"),
     _named("the output of lshw", r"^ +\*-(core|cpu|memory|pci|firmware)\b"),
-    _named("the output of dmidecode", r"^# dmidecode [0-9]"),
+    _named("the output of dmidecode", r"^# dmidecode [0-9.]+[ \t\r]*$"),
     _named("the output of lsblk", r"^NAME +MAJ:MIN "),
     _named("the output of lsmod", r"^Module +Size +Used by"),
     _named("the output of df", r"^Filesystem +(1K-blocks|Size|Type|Inodes|512-blocks) "),
@@ -276,9 +288,12 @@ PARTS = (
     _named("the output of ibdev2netdev", r"^\S+ port [0-9]+ ==> \S+ \((Up|Down)\)"),
     _named("the output of ibv_devices", r"^ +device[ \t]+node GUID"),
     _named("the output of rdma link", r"^(link|[0-9]+/[0-9]+:) \S+ state [A-Z]+ physical_state "),
-    _named("the output of perfquery", r"^# Port (extended )?counters: Lid "),
-    _named("the output of smpquery", r"^# (Node|Port|Switch) info: "),
-    _named("the output of ucx_info", r"^# (Memory domain: |Library version: [0-9])"),
+    _named("the output of perfquery", r"^# Port (extended )?counters: Lid [0-9]+ port [0-9]"),
+    _named("the output of smpquery", r"^# (Node|Port|Switch) info: (Lid [0-9]|DR path )"),
+    _named(
+        "the output of ucx_info",
+        r"^# (Memory domain: \S+[ \t\r]*\n# +Component: |Library version: [0-9.]+[ \t\r]*\n# ?Library path: ?)",
+    ),
     _named("the output of fi_info", r"^provider: \S+\r?\n +fabric: "),
     _named("a log of the kernel", r"^(<[0-9]+>)?\[ *[0-9]+\.[0-9]{6}\] "),
     _named("/proc/cpuinfo", r"\Aprocessor\t: [0-9]"),
@@ -304,7 +319,7 @@ OTHERS = (
     _named("a profile of TAU", r"\A[0-9]+ templated_functions"),
     _named("a report of mpiP", r"\A@ mpiP"),
     _xml("a profile of IPM", "ipm(_job_profile)?"),
-    _named("a report of IPM", r"^##IPM"),
+    _named("a report of IPM", r"^##IPM2?v[0-9]"),
     _named("the output of LIKWID", r"^CPU type:\tIntel |^CPU name:\t"),
     _named("the output of perf stat", r"^ Performance counter stats for "),
     _named("the output of perf report", r"^# To display the perf\.data header info|^# Total Lost Samples: "),
@@ -333,8 +348,8 @@ OTHERS = (
     _named("the output of sar or iostat", r"\ALinux [0-9]\S+ \(\S+\)"),
     _named("entries of a forwarding table without their switch", r"^0x[0-9a-f]{4} +:? ?[0-9]{3} +: "),
 )
-FILES = OTHERS + READ + FABRIC + MACHINES + BENCHMARKS + PROFILERS  # without what a login prints, too
-TEXT = JOBS + FILES + PARTS
+FILES = OTHERS + READ + FABRIC + BENCHMARKS + PROFILERS  # without what a login prints, too
+TEXT = JOBS + FILES + MACHINES + PARTS
 
 
 def text_kind(head: str, kinds: tuple[Kind, ...] = TEXT) -> Kind | None:

@@ -19,7 +19,8 @@ _ERROR = re.compile(
     r"no such|not found|unreachable|aborted|bad status)\b|^-[EW]-",
     re.IGNORECASE,
 )
-HARMLESS = re.compile(r"ibwarn: \[[0-9]+\] sim_connect: attached\b")  # of ibsim
+# Of ibsim, and of a shell whose locale is not installed on the host.
+HARMLESS = re.compile(r"ibwarn: \[[0-9]+\] sim_connect: attached\b|\S+: warning: setlocale: ")
 DIRECT_ROUTE = re.compile(r"\b0(?:,[0-9]{1,3})+\b")  # ports from this host on
 RUN_AGAIN = "find out why, then take it again with standard error apart: COMMAND > FILE 2> errors.txt"
 SEARCHED = 1 << 16  # characters

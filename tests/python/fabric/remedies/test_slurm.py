@@ -41,6 +41,15 @@ def differences_after_change(tmp_path: Path, old: str, new: str) -> list[str]:
     return [line.replace(str(file), "F") for line in mismatches + notes]
 
 
+def test_a_switch_may_be_called_as_a_level_is(tmp_path: Path) -> None:
+    fabric = synthetic.build(synthetic.parse("radix=4,nodes=4"))
+    named = replace(fabric, switch_names=["level1-0", *fabric.switch_names[1:]])
+    file = tmp_path / "topology.conf"
+    file.write_text(topology_conf(tree_of(named)))
+    names = [switch.name for switch in read_topology(file).switches]
+    assert names == ["level1-0", "leaf1", "level1-0-top"]
+
+
 def test_different_names_of_switches_are_not_a_difference(tmp_path: Path) -> None:
     assert differences_after_change(tmp_path, "leaf", "isw") == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -161,13 +162,17 @@ def test_routes_without_a_common_spine_lead_over_another_leaf() -> None:
 
 
 def test_cables_that_cannot_be_avoided_are_refused() -> None:
-    fabric = fat_tree("radix=4,nodes=6")
+    texts = ["MF0;leaf0:X/U1", "leaf 1", "leaf 2", "spine", "spine"]
+    fabric = replace(fat_tree("radix=4,nodes=6"), switch_texts=texts)
     ups = [find_cable(fabric, f"leaf0:{port}") for port in (3, 4)]
+    assert ups[0] == find_cable(fabric, "MF0;leaf0:X/U1:3")
     with pytest.raises(UserError, match="no way leads from leaf1 to leaf0"):
         repair(without_cables(fabric, ups), None)
     for text, message in {
         "leaf0": "not a switch and a port",
         "leaf9:3": "no switch has the name",
+        "leaf00:3": "no switch has the name 'leaf00'; fix: did you mean leaf0",
+        "spine:1": "several switches have the name 'spine'",
         "leaf0:99": "no cable is at port 99",
         "leaf0:1": "the only cable of a host",
     }.items():
