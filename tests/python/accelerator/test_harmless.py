@@ -92,8 +92,8 @@ def compiled(folder: Path, name: str, source: str, compiler: str = "gcc", *optio
     return program
 
 
-def mpi_program(folder: Path, name: str, source: str, mpi: str = "mpich") -> Path:
-    return compiled(folder, f"{name}-{mpi}", source, f"mpicc.{mpi}")
+def mpi_program(folder: Path, name: str, source: str) -> Path:
+    return compiled(folder, f"{name}-mpich", source, "mpicc.mpich")
 
 
 def in_shell(script: str, *arguments: object, **env: str) -> subprocess.CompletedProcess[str]:

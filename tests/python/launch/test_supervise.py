@@ -260,7 +260,9 @@ def test_an_engines_error_is_reported_and_not_the_launchers_output() -> None:
 
 @pytest.mark.parametrize("output", ["", "note: refused the sender on h1"])
 def test_a_death_without_a_reason_is_reported_by_its_signal(output: str) -> None:
-    ending, _, _ = run(f"print({output!r}, file=sys.stderr, flush=True); os.kill(os.getpid(), signal.SIGKILL)")
+    ending, _, _ = run(
+        f"print({output!r}, file=sys.stderr, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
     assert ending.failure is not None and "signal 9 (Killed)" in ending.failure.problem
 
 

@@ -291,8 +291,8 @@ def test_signals_during_attach_are_delivered(program: Path, tmp_path: Path) -> N
         target.end()
 
 
-def wait_until_all_threads_ran(pid: int, on_processor_s: float = 0.02) -> None:
-    """Waits until each thread but the first has had this much time on a processor. Another thread may have had much
+def wait_until_all_threads_ran(pid: int) -> None:
+    """Waits until each thread but the first has had 20 ms on a processor. Another thread may have had much
     more by then, on a busy machine."""
 
     def seconds() -> dict[str, float]:
@@ -304,7 +304,7 @@ def wait_until_all_threads_ran(pid: int, on_processor_s: float = 0.02) -> None:
         }
 
     before, limit = seconds(), time.monotonic() + LIMIT_S
-    while any(now - before[task] < on_processor_s for task, now in seconds().items()):
+    while any(now - before[task] < 0.02 for task, now in seconds().items()):
         assert time.monotonic() < limit, "a thread does not run"
         time.sleep(0.005)
 
