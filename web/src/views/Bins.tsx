@@ -1,17 +1,14 @@
 // A histogram as rows of bars, which can be read as a table: the bins from the first to the last that holds
 // something.
 
-export function Bins({
-  title,
-  counts,
-  name,
-  share,
-}: {
+export interface BinsProps {
   title: string;
   counts: number[];
   name: (k: number) => string;
   share: (part: number) => string;
-}) {
+}
+
+export function Bins({ title, counts, name, share }: BinsProps) {
   const total = counts.reduce((sum, count) => sum + count, 0);
   const highest = Math.max(...counts);
   const from = counts.findIndex((count) => count > 0);

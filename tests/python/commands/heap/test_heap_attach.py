@@ -373,17 +373,22 @@ def test_the_profile_of_a_program_killed_while_attached(program: Path, tmp_path:
 FULL_BUFFERS = 20_000  # blocks that are freed at once: several buffers of events
 
 
+def assert_attaches_again(target: RunningProgram, run: Path) -> None:
+    """The program, whose hooks were left in it, goes on, takes them out, and can be recorded again."""
+    target.execute(f"toss {FULL_BUFFERS}")
+    attached = AttachedProfiler(target.pid, run)
+    target.execute("keep 10")
+    attached.end()
+    target.end()
+    assert total_of_function(load_profile(run), "new_block").count == 10
+
+
 def test_a_killed_recorder_leaves_a_thread_unharmed(program: Path, tmp_path: Path) -> None:
     with running(program, "obeys") as target:
         recorder = Recorder(target.pid, tmp_path / "killed")
         recorder.process.kill()
         recorder.process.wait()
-        target.execute(f"toss {FULL_BUFFERS}")
-        attached = AttachedProfiler(target.pid, tmp_path / "run")
-        target.execute("keep 10")
-        attached.end()
-        target.end()
-    assert total_of_function(load_profile(tmp_path / "run"), "new_block").count == 10
+        assert_attaches_again(target, tmp_path / "run")
 
 
 @pytest.mark.acceptance("profile")  # attaches to threads that allocate without pause
@@ -471,12 +476,7 @@ def test_hooks_of_a_thread_remove_themselves_while_a_debugger_traces(program: Pa
             recorder.process.send_signal(signal.SIGINT)
             _, problems = recorder.process.communicate(timeout=LIMIT_S)
             assert "its hooks take themselves out" in problems and "being traced" in problems
-        target.execute(f"toss {FULL_BUFFERS}")
-        attached = AttachedProfiler(target.pid, tmp_path / "run")
-        target.execute("keep 10")
-        attached.end()
-        target.end()
-    assert total_of_function(load_profile(tmp_path / "run"), "new_block").count == 10
+        assert_attaches_again(target, tmp_path / "run")
 
 
 @pytest.mark.acceptance("profile")  # attaches to threads that allocate without pause

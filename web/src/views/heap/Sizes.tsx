@@ -4,7 +4,7 @@ import { useMemo } from "preact/hooks";
 
 import { exactSize, quantity } from "../../data/format";
 import type { HeapModel } from "../../data/heap";
-import { Bins } from "../Bins";
+import { Bins, type BinsProps } from "../Bins";
 import { Choice } from "../Choice";
 import { formatCountOrQuantity, share } from "../profile/Figure";
 import type { Selection } from "../profile/props";
@@ -88,20 +88,12 @@ function histogramsOf(
   return { sizes: bins(stored?.sizes ?? [0]), lifetimes: bins(stored?.lifetimes ?? [0]) };
 }
 
-function Blocks({
-  title,
-  counts,
-  name,
-}: {
-  title: string;
-  counts: number[];
-  name: (k: number) => string;
-}) {
+function Blocks(bins: Omit<BinsProps, "share">) {
   return (
     <figure>
-      <figcaption>{title}</figcaption>
-      {counts.every((count) => count === 0) && <p class="soft">None.</p>}
-      <Bins title={title} counts={counts} name={name} share={share} />
+      <figcaption>{bins.title}</figcaption>
+      {bins.counts.every((count) => count === 0) && <p class="soft">None.</p>}
+      <Bins {...bins} share={share} />
     </figure>
   );
 }
