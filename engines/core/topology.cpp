@@ -251,6 +251,15 @@ std::string read_line(const std::string& path) {
     return line;
 }
 
+std::vector<std::string> entries(const std::string& folder) {
+    std::vector<std::string> names;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+        names.push_back(entry.path().filename());
+    std::ranges::sort(names);
+    return names;
+}
+
 Json host_facts() {
     const Topology& t = topology();
     utsname kernel{};
