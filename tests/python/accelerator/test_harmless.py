@@ -6,13 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from durability import TESTED, assay, needs_root
-from mpi_programs import AS_ROOT, LIMIT_S, MPIRUN, ROOT, memory_folder
+from mpi_programs import AS_ROOT, LIMIT_S, MPIRUN, ROOT
 from mpich_ranks import lingering
 from unloadable_programs import KINDS, unloadable_program
 
@@ -71,11 +70,6 @@ int main(int argc, char** argv) {
     return 0;
 }
 """
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    yield from memory_folder()
 
 
 @pytest.fixture(scope="module")
