@@ -101,7 +101,6 @@ class Tuner:
         return self.result
 
     def _measure_new(self, point: Point) -> float | None:
-        """Measures a point that is new; returns its figure."""
         result = self.result
         if point in result.values:
             return result.value(point)

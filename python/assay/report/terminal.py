@@ -32,7 +32,6 @@ LEGEND = (
     "it with a few separate messages, so it is not the inverse of the rate."
 )
 
-# Measurements with a separate table.
 SEPARATE_TABLES = {
     "node.memory",
     "node.memory_paced",
