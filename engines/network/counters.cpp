@@ -8,7 +8,6 @@
 #include <fstream>
 #include <optional>
 #include <sstream>
-#include <vector>
 
 #include "core/topology.hpp"
 

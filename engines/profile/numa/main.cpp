@@ -7,7 +7,6 @@
 //   assay-numa symbols   names addresses: reads "module BIAS BEGIN END PATH" and "address A" lines
 //                        (hexadecimal), prints for each address a JSON list of
 //                        [function, file, line, module, inlined], innermost first
-#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 

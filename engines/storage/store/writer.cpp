@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "machine/available_memory.hpp"
 #include "storage/store/drain.hpp"

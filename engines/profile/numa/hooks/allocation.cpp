@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdarg>
-#include <cstdint>
 
 #include "profile/numa/hooks/tracker.hpp"
 
