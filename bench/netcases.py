@@ -148,7 +148,6 @@ class Case:
         ]  # fmt: skip
 
     def concurrent_groups(self, rounds: Sequence[list[tuple[str, str]]]) -> list[AnyRecord]:
-        """The records of rounds of concurrent flows."""
         number = {host: i for i, host in enumerate(self.hosts)}
         records: list[AnyRecord] = []
         for flows in rounds:

@@ -117,16 +117,6 @@ void set_number(Json& facts, const char* name, std::optional<double> value, doub
     else facts[name] = scaled;
 }
 
-// The names in a folder, sorted; empty if it cannot be read.
-std::vector<std::string> entries(const std::string& folder) {
-    std::vector<std::string> names;
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder, ignored))
-        names.push_back(entry.path().filename());
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
 // The last part of a symbolic link's target ("../../bus/pci/drivers/ixgbe" gives "ixgbe"); empty
 // when the path is not a link.
 std::string link_name(const std::string& path) {

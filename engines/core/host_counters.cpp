@@ -1,7 +1,6 @@
 // Reads the counters of what held this host back (see host_counters.hpp).
 #include "core/host_counters.hpp"
 
-#include <fmt/format.h>
 #include <linux/gen_stats.h>
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
@@ -11,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>

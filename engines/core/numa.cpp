@@ -40,7 +40,6 @@ hwloc_obj_t object(hwloc_obj_type_t type, int index) {
 
 int count(hwloc_obj_type_t type) { return hwloc_get_nbobjs_by_type(hwloc_of_this_machine(), type); }
 
-// The nodes that hwloc knows.
 std::vector<Node> nodes_of_hwloc() {
     std::vector<Node> nodes;
     for (int i = 0; i < count(HWLOC_OBJ_NUMANODE); ++i) {

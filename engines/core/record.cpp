@@ -44,7 +44,6 @@ Json measurement_head(std::string_view kind, const Measurement& measurement,
             {"params", params.is_null() ? Json::object() : params}};
 }
 
-// The values rounded to `digits` significant digits.
 Json rounded(std::span<const double> values, int digits) {
     Json list = Json::array();
     for (const double value : values) {

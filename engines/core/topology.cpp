@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -249,6 +248,15 @@ std::string read_line(const std::string& path) {
     std::getline(file, line);
     line.erase(line.find_last_not_of(" \t\r") + 1);
     return line;
+}
+
+std::vector<std::string> entries(const std::string& folder) {
+    std::vector<std::string> names;
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+        names.push_back(entry.path().filename());
+    std::ranges::sort(names);
+    return names;
 }
 
 Json host_facts() {

@@ -54,5 +54,7 @@ std::string sysfs(const std::string& path);
 std::string procfs(const std::string& path);
 // The file's first line without trailing white space; empty if it cannot be read.
 std::string read_line(const std::string& path);
+// The names in a folder, sorted; empty if it cannot be read.
+std::vector<std::string> entries(const std::string& folder);
 
 }  // namespace assay

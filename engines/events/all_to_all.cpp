@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "core/error.hpp"
 #include "core/identity.hpp"

@@ -1,5 +1,4 @@
 // events.build: reads the settings, runs the rank, and ends the job on failure.
-#include <fmt/format.h>
 
 #include <new>
 

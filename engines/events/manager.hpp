@@ -21,7 +21,6 @@
 
 namespace assay::events {
 
-// A slot of a builder unit.
 struct BuilderSlot {
     int builder;  // rank
     std::uint16_t slot;

@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <vector>
 
 namespace assay::network {
 namespace {

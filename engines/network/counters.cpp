@@ -5,18 +5,14 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
-#include <vector>
 
 #include "core/topology.hpp"
 
 namespace assay::network {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::array interface_counters = {
     "rx_bytes",   "tx_bytes",      "rx_errors",       "tx_errors",        "rx_dropped",
@@ -53,15 +49,6 @@ constexpr std::array tcp_counters = {
     TcpCounter{"net/netstat", "TcpExt:", "TCPOFOQueue", "tcp_out_of_order"},
     TcpCounter{"net/netstat", "TcpExt:", "TCPTimeouts", "tcp_timeouts"}};
 constexpr std::string_view infiniband_type = "32";  // ARPHRD_INFINIBAND
-
-std::vector<std::string> entries(const std::string& folder) {
-    std::vector<std::string> names;
-    std::error_code ignored;
-    for (const auto& entry : fs::directory_iterator(folder, ignored))
-        names.push_back(entry.path().filename());
-    std::ranges::sort(names);
-    return names;
-}
 
 // The number in a text; none for other texts, such as "N/A (no PMA)" of a port without the counter.
 std::optional<std::uint64_t> parse_count(const std::string& text) {

@@ -2,7 +2,6 @@
 #include "network/planner.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "core/statistics.hpp"

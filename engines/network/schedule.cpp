@@ -156,7 +156,7 @@ std::vector<RankPair> client_edges(int ranks, int servers) {
 
 std::vector<std::vector<RankPair>> disjoint_rounds(const std::vector<RankPair>& pairs) {
     std::vector<std::vector<RankPair>> rounds;
-    std::map<int, std::set<std::size_t>> rounds_of_rank;  // rank -> rounds that it is in
+    std::map<int, std::set<std::size_t>> rounds_of_rank;
     for (const RankPair& pair : pairs) {
         const std::set<std::size_t>&first = rounds_of_rank[pair.first],
               &second = rounds_of_rank[pair.second];

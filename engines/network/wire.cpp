@@ -1,7 +1,6 @@
 // Records the contexts of the hosts, and compares their port counters with the payload.
 #include "network/wire.hpp"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 

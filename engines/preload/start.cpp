@@ -8,7 +8,6 @@
 #include "preload/start.hpp"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
@@ -20,22 +19,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "preload/errno_guard.hpp"
 #include "preload/obstacle.hpp"
 
 namespace assay::preload {
 namespace {
-
-// Restores the program's errno at the end of a scope.
-class ErrnoGuard {
-public:
-    ErrnoGuard() : value_(errno) {}
-    ~ErrnoGuard() { errno = value_; }
-    ErrnoGuard(const ErrnoGuard&) = delete;
-    ErrnoGuard& operator=(const ErrnoGuard&) = delete;
-
-private:
-    int value_;
-};
 
 using StringArray = char* const*;
 

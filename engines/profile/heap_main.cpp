@@ -9,27 +9,22 @@
 //   assay-heap import FILE     prints an analysis of a heaptrack file as JSON
 //   assay-heap pack TRACE      compresses a trace to a tenth of its size
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <array>
-#include <csignal>
-#include <filesystem>
 #include <string>
 #include <string_view>
 
 #include "core/error.hpp"
 #include "core/main.hpp"
-#include "core/origin.hpp"
 #include "core/registry.hpp"
 #include "probe/describe.hpp"
 #include "profile/analyse/analyse.hpp"
 #include "profile/analyse/heaptrack.hpp"
 #include "profile/pack/pack.hpp"
 #include "profile/record/record.hpp"
+#include "profile/recorded_program.hpp"
 
 namespace {
 
@@ -51,26 +46,6 @@ constexpr std::array table = {
                 "totals of a program's allocations: assay heap -- PROGRAM", parameters, metrics,
                 runs_anywhere, nullptr},
 };
-
-// The path of the preloaded library: in this folder, else beside this executable.
-std::string library_path(const std::filesystem::path& folder) {
-    const auto executable = std::filesystem::read_symlink("/proc/self/exe");
-    const auto path = (folder.empty() ? executable.parent_path() : folder) / "libassay-heap.so";
-    if (!std::filesystem::exists(path))
-        throw Error(path.string() + " is missing", repair(executable));
-    return path;
-}
-
-// Exits with the program's status, or by the same signal.
-[[noreturn]] void exit_like(int status) {
-    if (WIFSIGNALED(status)) {
-        const rlimit none{0, 0};
-        setrlimit(RLIMIT_CORE, &none);
-        std::signal(WTERMSIG(status), SIG_DFL);
-        raise(WTERMSIG(status));
-    }
-    _exit(WEXITSTATUS(status));
-}
 
 int run(int argc, char** argv) {
     if (argc == 2 && std::string_view(argv[1]) == "--describe") {
@@ -121,14 +96,14 @@ int run(int argc, char** argv) {
         return app.exit(error) == 0 ? 0 : exit_unusable;
     }
     if (record->parsed()) {
-        settings.library = library_path(libraries);
+        settings.library = profile::library_path(libraries, "libassay-heap.so");
         if (process->count() == 0 && settings.program.empty())
             throw Error("no program given", "write it after --");
         if (process->count() != 0) {
             heap::record_running(std::move(settings));
             return 0;
         }
-        exit_like(heap::record(std::move(settings)));
+        profile::exit_like(heap::record(std::move(settings)));
     }
     if (analyse->parsed()) heap::analyse(trace, bytes, stdout);
     else if (import->parsed()) heap::import_heaptrack(trace, stdout);

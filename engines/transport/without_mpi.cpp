@@ -14,12 +14,10 @@
 
 #include <array>
 #include <charconv>
-#include <csignal>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "core/error.hpp"
 #include "core/record.hpp"

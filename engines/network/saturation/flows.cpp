@@ -2,7 +2,6 @@
 #include "network/saturation/flows.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace assay::network::saturate {
 namespace {

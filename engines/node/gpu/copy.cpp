@@ -11,7 +11,6 @@
 #include <deque>
 #include <filesystem>
 #include <future>
-#include <thread>
 #include <vector>
 
 #include "core/error.hpp"

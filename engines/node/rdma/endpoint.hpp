@@ -53,7 +53,7 @@ public:
 // The settings of an endpoint.
 struct EndpointOptions {
     std::size_t memory = 0;
-    int numa = NodeMemory::any;  // node of that memory
+    int numa = NodeMemory::any;
     int qps = 1;
     int depth = 128;     // messages posted to a queue pair at a time
     int receives = 1;    // receives posted to a queue pair at a time

@@ -13,7 +13,6 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
-#include <string_view>
 #include <vector>
 
 #include "core/topology.hpp"

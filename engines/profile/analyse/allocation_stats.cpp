@@ -14,7 +14,6 @@ std::size_t log2_bin(std::uint64_t value) {
     return std::min<std::size_t>(log2_bins - 1, value == 0 ? 0 : std::bit_width(value) - 1);
 }
 
-// Extrapolates the time of the timed calls to all calls.
 std::uint64_t extrapolate(std::uint64_t ticks, std::uint64_t timed, std::uint64_t calls) {
     return timed == 0 ? 0
                       : static_cast<std::uint64_t>(

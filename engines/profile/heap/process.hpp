@@ -6,12 +6,11 @@
 // or calls a hooked function.
 #pragma once
 
-#include <errno.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "preload/errno_guard.hpp"
 #include "profile/heap/arena.hpp"
 #include "profile/heap/event_encoder.hpp"
 #include "profile/heap/filter.hpp"
@@ -52,17 +51,7 @@ struct Thread {
     bool needs_name_record = false;  // the thread's name is not recorded yet
 };
 
-// Restores the program's errno at the end of a scope.
-class ErrnoGuard {
-public:
-    ErrnoGuard() : value_(errno) {}
-    ~ErrnoGuard() { errno = value_; }
-    ErrnoGuard(const ErrnoGuard&) = delete;
-    ErrnoGuard& operator=(const ErrnoGuard&) = delete;
-
-private:
-    int value_;
-};
+using preload::ErrnoGuard;
 
 enum class Phase : std::uint8_t { not_started, starting, active, off };
 

@@ -7,49 +7,23 @@
 //   assay-numa symbols   names addresses: reads "module BIAS BEGIN END PATH" and "address A" lines
 //                        (hexadecimal), prints for each address a JSON list of
 //                        [function, file, line, module, inlined], innermost first
-#include <fmt/format.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include <csignal>
-#include <filesystem>
 #include <iostream>
 #include <string>
 
 #include "core/error.hpp"
 #include "core/main.hpp"
-#include "core/origin.hpp"
 #include "core/topology.hpp"
 #include "profile/analyse/symbols.hpp"
 #include "profile/numa/record/kernel_events.hpp"
 #include "profile/numa/record/recorder.hpp"
+#include "profile/recorded_program.hpp"
 
 namespace {
 
 using namespace assay;
-
-// The path of the preloaded library: in this folder, else beside this executable.
-std::string library_path(const std::filesystem::path& folder) {
-    const auto executable = std::filesystem::read_symlink("/proc/self/exe");
-    const auto path = (folder.empty() ? executable.parent_path() : folder) / "libassay-numa.so";
-    if (!std::filesystem::exists(path))
-        throw Error(path.string() + " is missing", repair(executable));
-    return path;
-}
-
-// Exits with the program's status, or by the same signal.
-[[noreturn]] void exit_like(int status) {
-    if (WIFSIGNALED(status)) {
-        const rlimit none{0, 0};
-        setrlimit(RLIMIT_CORE, &none);
-        std::signal(WTERMSIG(status), SIG_DFL);
-        raise(WTERMSIG(status));
-    }
-    _exit(WEXITSTATUS(status));
-}
 
 // Implements `symbols`. Bytes that are not valid UTF-8 become U+FFFD in the output.
 void name_addresses() {
@@ -130,9 +104,9 @@ int run(int argc, char** argv) {
         return 0;
     }
     if (settings.program.empty()) throw Error("no program given", "write it after --");
-    settings.library = library_path(libraries);
+    settings.library = profile::library_path(libraries, "libassay-numa.so");
     if (samples) settings.events = memory_events(period);
-    exit_like(numa::record(settings));
+    profile::exit_like(numa::record(settings));
 }
 
 }  // namespace

@@ -77,7 +77,6 @@ private:
     std::map<std::uint32_t, std::uint32_t> sequence_;  // number of the next buffer, by thread
     std::uint32_t nodes_written_ = first_node;
     int statm_;
-    std::string executable_;       // its path, while the process runs it
     std::uint64_t process_start_;  // from /proc; detects a reused pid
     Bytes samples_, payload_;
     std::uint32_t sample_count_ = 0;

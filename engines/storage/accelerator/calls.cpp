@@ -3,7 +3,6 @@
 //
 // Functions that are not listed here (set_info, extents of types, conversions) go to the MPI
 // library, which has opened the same file under the same handle (file.hpp).
-#include <cstring>
 
 #include "storage/accelerator/file.hpp"
 

@@ -305,7 +305,6 @@ std::vector<char> Service::pack_update(const std::vector<std::uint64_t>& positio
     return payload;
 }
 
-// Executes a request and returns its answer.
 std::unique_ptr<Service::Answer> Service::prepare(const QueuedRequest& queued_request) const {
     const Request& request = queued_request.request;
     auto answer = std::make_unique<Answer>();

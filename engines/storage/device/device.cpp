@@ -13,7 +13,6 @@
 #endif
 
 #include <algorithm>
-#include <atomic>
 #include <barrier>
 #include <cstring>
 #include <nlohmann/json.hpp>

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <thread>
 
 #include "core/topology.hpp"

@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 
 #include "storage/store/background.hpp"
 #include "storage/store/durability.hpp"

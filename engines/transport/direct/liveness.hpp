@@ -36,7 +36,6 @@ public:
     bool has_been_heard(int peer) const;
     // Whether some watched peer is silent; cheap.
     bool any_silent() const { return any_silent_.load(std::memory_order_relaxed); }
-    // The peers that are silent now.
     std::vector<int> silent_peers();
     Nanoseconds limit() const { return limit_; }
 

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cstring>
 #include <utility>
 
 #include "core/error.hpp"

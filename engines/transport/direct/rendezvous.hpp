@@ -77,7 +77,6 @@ struct Membership {
     int size() const { return static_cast<int>(peers.size()); }
 };
 
-// The line that this rank prints.
 std::string listening_line(int rank, const Address& address);
 // Reads the launcher's line. Throws Error for anything else.
 Membership read_membership(const std::string& line, int rank, int ranks);

@@ -56,9 +56,9 @@ class Tuning:
         return sum(self.value(point) >= limit for point in self.values) / len(self.values)
 
 
-def budget_of(space: Space, share: float = SHARE_OF_GRID) -> int:
+def budget_of(space: Space) -> int:
     """Measurements that a search of this grid may make: a tenth of the grid, a small grid whole."""
-    return space.size if space.size <= MIN_POINTS else max(MIN_POINTS, int(share * space.size))
+    return space.size if space.size <= MIN_POINTS else max(MIN_POINTS, int(SHARE_OF_GRID * space.size))
 
 
 class Tuner:
@@ -101,7 +101,6 @@ class Tuner:
         return self.result
 
     def _measure_new(self, point: Point) -> float | None:
-        """Measures a point that is new; returns its figure."""
         result = self.result
         if point in result.values:
             return result.value(point)

@@ -75,7 +75,7 @@ class PairMatrix:
         return _combine({layer: rows for layer, rows in layers.items() if _bytes(layer) >= smallest}, hosts)
 
     @classmethod
-    def of_one_way(cls, records: Iterable[AnyRecord], hosts: Sequence[str] = ()) -> PairMatrix:
+    def of_one_way(cls, records: Iterable[AnyRecord], hosts: Sequence[str]) -> PairMatrix:
         """Builds the matrix of what was measured one direction at a time; without hosts if nothing was."""
         return _combine(_layers(row for row in _bandwidth_rows(records) if row.name == ONE_WAY), hosts)
 

@@ -83,11 +83,6 @@ class Loads:
         keep = (src >= 0) & (dst >= 0) & (src != dst)
         return src[keep], dst[keep]
 
-    def link_loads(self, destinations: Ints) -> NDArray[np.int64]:
-        """[L] flows on each link between switches."""
-        crossed = self.routes.between_switches(*self.flows(destinations)).ravel()
-        return np.bincount(crossed[crossed >= 0], minlength=self.routes.fabric.links)
-
     def shared_links(self, destinations: Ints) -> list[SharedLink]:
         """The links with more than one flow, and the flows."""
         src, dst = self.flows(destinations)

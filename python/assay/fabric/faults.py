@@ -33,7 +33,7 @@ class CrowdedPort:
     mean: float
 
 
-def broken_routes(routes: Routes, limit: int = 1000) -> list[tuple[BrokenRoute, int]]:
+def broken_routes(routes: Routes, limit: int) -> list[tuple[BrokenRoute, int]]:
     """Routes that do not arrive: one for each fault, switch where it occurs and destination, with the number of ordered
     pairs of hosts that it cuts off. At most ``limit``, the worst first."""
     fabric = routes.fabric

@@ -239,19 +239,6 @@ class Fabric:
                 )
         return np.array(numbers, np.int32)
 
-    def find_hosts(self, names: Iterable[str], rail: str = "") -> Ints:
-        """The numbers of the end ports that hosts use, by name. ``rail``: the adapter that hosts with several ports
-        use, such as mlx5_0 or mlx5_0:1. Raises UserError for a name that is not in the fabric, or a host with several
-        ports among which ``rail`` chooses none, or several."""
-        return np.array([self._port_of(name, rail) for name in names], np.int32)
-
-    def _port_of(self, name: str, rail: str) -> int:
-        ports = self.find_rails(name, rail)
-        if len(ports) > 1:
-            which = f"{len(ports)} of them are {rail}" if rail else "it is not known which of them it used"
-            raise self._no_rail(name, which)
-        return ports[0]
-
     def find_rails(self, name: str, rail: str = "") -> list[int]:
         """The end ports of a host, or the one of that name. ``rail``: only those of the adapters in this list, such as
         mlx5_0 or mlx5_0:1,mlx5_1:1. Raises UserError for a name that is not in the fabric, or a host with several ports
@@ -261,7 +248,12 @@ class Fabric:
             return ports
         chosen = [port for port in ports if any(self._is_on(port, adapter) for adapter in rail.split(","))]
         if not chosen:
-            raise self._no_rail(name, f"0 of them are {rail}")
+            devices = [self.device_of(port) for port in ports]
+            which = f"{len(devices)} ports in the fabric ({', '.join(devices[:MAX_SHOWN])})"
+            raise UserError(
+                f"{self.source}: host {name} has {which}, and 0 of them are {rail}",
+                f"name the adapter that the hosts used: --rail {devices[0]}",
+            )
         return chosen
 
     def device_of(self, port: int) -> str:
@@ -276,11 +268,3 @@ class Fabric:
         if adapter in (device, device.partition(":")[0]):
             return True
         return adapter.endswith(":1") and adapter[:-2] == device
-
-    def _no_rail(self, name: str, which: str) -> UserError:
-        devices = [self.device_of(port) for port in self.find_ports([name])]
-        shown = ", ".join(devices[:MAX_SHOWN])
-        return UserError(
-            f"{self.source}: host {name} has {len(devices)} ports in the fabric ({shown}), and {which}",
-            f"name the adapter that the hosts used: --rail {devices[0]}",
-        )

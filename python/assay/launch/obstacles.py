@@ -13,7 +13,7 @@ from assay.errors import REPAIR, SOURCE, UserError
 PROCESSOR = "x86_64"  # of the wheel's engines
 
 
-def cannot_start(executable: Path, error: Exception, stderr: str = "") -> UserError:
+def cannot_start(executable: Path, error: Exception, stderr: str) -> UserError:
     """The error of an executable that has not done what it was started for. ``stderr``: what it wrote."""
     machine, damaged = platform.machine(), f"{executable} is damaged"
     if isinstance(error, OSError) and error.errno == errno.ENOEXEC:

@@ -68,7 +68,7 @@ class Simulator(WithoutMpi):
             config += NO_DETACHED_SENDS
         return self.smpirun(hosts, argv, ["-no-privatize", *config])
 
-    def smpirun(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:
+    def smpirun(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str]) -> list[str]:
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".hosts", delete=False) as file:
             file.write("".join(f"{host}\n" for host in hosts))
         command = ["smpirun", "-quiet", "--log=root.thres:error", *options, "-np", str(len(hosts))]

@@ -157,7 +157,7 @@ def measure_rounds(
     session: Session,
     request: SaturationRequest,
     rounds: Sequence[Round],
-    has_time: Callable[[], bool] = lambda: True,
+    has_time: Callable[[], bool],
 ) -> None:
     """Measures the rounds one after the other while ``has_time()``; the run keeps their records."""
     answers: dict[str, Result] = {}

@@ -79,7 +79,7 @@ def build(model: Model, origin: str) -> Node:
         if hosts:
             gateways[name] = _add_cabinet(top, model, name, hosts)
     _add_cabinet_links(top, model, list(gateways))
-    _add_cabinet_routes(top, model, gateways)
+    _add_cabinet_routes(top, gateways)
     return root
 
 
@@ -256,7 +256,7 @@ def _add_cabinet_link(
         _add_link(parent, name, capacity.value, latency, sharing="FATPIPE")
 
 
-def _add_cabinet_routes(parent: Node, model: Model, gateways: dict[str, str]) -> None:
+def _add_cabinet_routes(parent: Node, gateways: dict[str, str]) -> None:
     links = {link.get("id") for link in parent.iter("link")}
     for source, leaving in gateways.items():
         for target, arriving in gateways.items():

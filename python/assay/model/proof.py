@@ -41,7 +41,7 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     """
     judged = [point for point in points if not point.waived]
     singles = [_claim(point) for point in judged if point.error is not None]
-    curves = _curves(judged, limit)
+    curves = _curves(judged)
     means = [_mean(curve, limit) for curve in curves if len(curve) > 1]
     claims = singles + means
     quantile = NormalDist().inv_cdf((1 - FALSE_ALARM) ** (1 / max(1, len(claims))))
@@ -104,7 +104,7 @@ def _claim(point: Comparison) -> Claim:
     return Claim(name, point.error or 0.0, point.uncertainty / Z95)
 
 
-def _curves(points: Sequence[Comparison], limit: float) -> list[list[Comparison]]:
+def _curves(points: Sequence[Comparison]) -> list[list[Comparison]]:
     """The simulated points of each curve."""
     by_name: dict[str, list[Comparison]] = {}
     for point in points:

@@ -118,7 +118,6 @@ def _line_key(location: Location) -> tuple[object, ...]:
 
 
 def _first_with_same_key(locations: Sequence[Location], key: Callable[[Location], object]) -> list[int]:
-    """For each location the first with the same key."""
     first: dict[object, int] = {}
     return [first.setdefault(key(location), number) for number, location in enumerate(locations)]
 

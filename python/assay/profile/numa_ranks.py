@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from assay.profile.merge import MergedTree
-from assay.profile.numa import NumaProfile, rows, total
+from assay.profile.numa import NumaProfile, rows
 from assay.records.numa import (
     METRICS,
     NumaAbsent,
@@ -29,21 +29,6 @@ from assay.records.numa import (
 from assay.records.numa import NumaProfile as RecordedProfile
 
 OTHER_NODES = "the ranks have different nodes: nodes of the same number are added up"
-
-
-def mpi_ranks(profiles: Sequence[NumaProfile]) -> list[NumaProfile]:
-    """The processes of the largest MPI program, by rank; empty if no program has several ranks."""
-    programs: dict[tuple[str, str], dict[str, NumaProfile]] = {}
-    for profile in profiles:  # the first of a rank is its largest process: a launcher's shell is smaller
-        if profile.process.rank:
-            key = (profile.process.program, profile.process.mode)
-            programs.setdefault(key, {}).setdefault(profile.process.rank, profile)
-    largest = max(
-        programs.values(), key=lambda ranks: sum(total(rank.matrix) for rank in ranks.values()), default={}
-    )
-    if len(largest) < 2:
-        return []
-    return sorted(largest.values(), key=lambda profile: (len(profile.process.rank), profile.process.rank))
 
 
 def note_missing_ranks(profiles: Sequence[RecordedProfile]) -> None:

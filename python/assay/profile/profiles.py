@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from assay.profile import numa
 from assay.profile.heap import HeapProfile, load_profile
-from assay.profile.numa import NumaProfile
+from assay.profile.numa import NumaProfile, total
 from assay.profile.numa_ranks import merge_ranks as merge_numa_ranks
-from assay.profile.numa_ranks import mpi_ranks as mpi_numa_ranks
-from assay.profile.ranks import merge_ranks, mpi_ranks
+from assay.profile.ranks import merge_ranks
+
+P = TypeVar("P", HeapProfile, NumaProfile)
+
+
+def mpi_ranks(profiles: Sequence[P], program: Callable[[P], object], size: Callable[[P], float]) -> list[P]:
+    """The ranks of the largest MPI program, by number; empty if no program has several ranks. The first process of a
+    rank is its largest: a launcher's shell and the children that a rank forks have its number too."""
+    programs: dict[object, dict[str, P]] = {}
+    for profile in profiles:
+        if profile.process.rank:
+            programs.setdefault(program(profile), {}).setdefault(profile.process.rank, profile)
+    largest = max(programs.values(), key=lambda ranks: sum(map(size, ranks.values())), default={})
+    by_number = sorted(largest.items(), key=lambda item: (len(item[0]), item[0]))
+    return [profile for _, profile in by_number] if len(by_number) > 1 else []
 
 
 class Profiles:
@@ -37,7 +52,9 @@ class Profiles:
     @cached_property
     def ranks(self) -> list[HeapProfile]:
         """The ranks of the MPI program that allocated most; empty if no program has several ranks."""
-        return mpi_ranks(self.processes)
+        return mpi_ranks(
+            self.processes, lambda profile: profile.process.program, lambda profile: profile.totals.bytes
+        )
 
     @cached_property
     def merged(self) -> HeapProfile | None:
@@ -57,7 +74,11 @@ class Profiles:
     @cached_property
     def numa_ranks(self) -> list[NumaProfile]:
         """The ranks of the largest MPI program; empty if no program has several ranks."""
-        return mpi_numa_ranks(self.numa)
+        return mpi_ranks(
+            self.numa,
+            lambda profile: (profile.process.program, profile.process.mode),
+            lambda profile: total(profile.matrix),
+        )
 
     @cached_property
     def numa_merged(self) -> NumaProfile | None:

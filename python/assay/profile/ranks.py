@@ -26,22 +26,6 @@ OUTLIER_DEVIATIONS = 5.0  # robust standard deviations from the median
 MIN_DIFFERENCE = 0.10  # of the median; a smaller difference is not an outlier
 
 
-def mpi_ranks(profiles: Sequence[HeapProfile]) -> list[HeapProfile]:
-    """The processes of the largest MPI program, by rank; empty if no program has several ranks."""
-    programs: dict[str, list[HeapProfile]] = {}
-    for profile in profiles:
-        if profile.process.rank:
-            programs.setdefault(profile.process.program, []).append(profile)
-    largest = max(
-        programs.values(), key=lambda ranks: sum(profile.totals.bytes for profile in ranks), default=[]
-    )
-    return (
-        sorted(largest, key=lambda profile: (len(profile.process.rank), profile.process.rank))
-        if len(largest) > 1
-        else []
-    )
-
-
 def outliers(ranks: Sequence[HeapProfile]) -> list[list[str]]:
     """For each rank: the names of the totals in which it is an outlier."""
     names: list[list[str]] = [[] for _ in ranks]

@@ -40,7 +40,7 @@ def numa_pages(profiles: Profiles, sources: Sources) -> Iterator[NumaPage]:
         yield page
 
 
-def numa_page(profile: NumaProfile, max_nodes: int = MAX_NODES) -> NumaPage:
+def numa_page(profile: NumaProfile, max_nodes: int) -> NumaPage:
     """Without source files."""
     tree, left_out = reduced_tree(profile.calls, max_nodes)
     objects = profile.objects[:MAX_OBJECTS]

@@ -32,7 +32,6 @@ LEGEND = (
     "it with a few separate messages, so it is not the inverse of the rate."
 )
 
-# Measurements with a separate table.
 SEPARATE_TABLES = {
     "node.memory",
     "node.memory_paced",
@@ -183,7 +182,7 @@ def _figure(value: float | None, unit: str) -> str:
     return format_share(value) if is_share else format_quantity(value, unit)
 
 
-def show_outcome(console: Console, outcome: str | None, because: str = "", result: str = "") -> None:
+def show_outcome(console: Console, outcome: str | None, because: str, result: str = "") -> None:
     """Prints the outcome of a run that was judged, and the result of any run that has one."""
     if outcome:
         text = Text.assemble((outcome, STYLES[outcome]), f"  {one_line(because)}" if because else "")

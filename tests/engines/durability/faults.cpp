@@ -99,7 +99,6 @@ void healed_at_the_end() {
     set_fault(false);
 }
 
-// This rank writes the block of the next one.
 void write_block_of_next(MPI_File file, int version, int row) {
     const int next = (rank + 1) % size;
     const auto values = block_of(version, next);

@@ -45,7 +45,6 @@ inline int count_of(MPI_Status& status, MPI_Datatype type = MPI_INT) {
     return count;
 }
 
-// `n` consecutive numbers from `first` on.
 inline std::vector<int> consecutive(int n, int first) {
     std::vector<int> values(static_cast<std::size_t>(n));
     std::iota(values.begin(), values.end(), first);

@@ -72,10 +72,10 @@ def store_folder() -> Iterator[Path]:
         end_drains(folder)
 
 
-def wait_until(condition: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
-    deadline = time.monotonic() + limit_s
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
     while not condition():
-        assert time.monotonic() < deadline, f"the condition does not hold after {limit_s} s"
+        assert time.monotonic() < deadline, f"the condition does not hold after {LIMIT_S} s"
         time.sleep(0.02)
 
 

@@ -18,7 +18,6 @@ class File:
     created: int
     slot: int
     name: str | None
-    opened_as: str
     history: History
     exists: bool = False  # its creation is acknowledged
     ordered: int = 0  # number of collective operations that order its writes
@@ -114,7 +113,7 @@ class Replay:
             self.files.remove(file)
             file = None
         if file is None:
-            file = File(operation.number, slot, name, name, History(name, slot))
+            file = File(operation.number, slot, name, History(name, slot))
             self.names[name] = file
             self.files.append(file)
         succeeded = [outcome.error == 0 for outcome in outcomes.values()]
@@ -122,7 +121,6 @@ class Replay:
         self._order(file, outcomes, always=True)
         if len(succeeded) == self.plan.ranks and all(succeeded):
             self.open[slot] = file
-            file.opened_as = name
 
     def operation(self, number: int) -> Operation:
         return next(operation for operation in self.plan.operations if operation.number == number)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +18,6 @@ from background import (
     faulty_drain,
     held_drain,
     kill_drains,
-    store_folder,
     wait_for_end,
     wait_until,
 )
@@ -42,11 +40,6 @@ from mpi_programs import LIMIT_S, PROGRAMS
 pytestmark = pytest.mark.programs
 
 mpis = pytest.mark.parametrize("mpi", TESTED)
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    yield from store_folder()
 
 
 @pytest.fixture

@@ -5,27 +5,16 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from durability import FAULTY_FS, TESTED, error_classes, fault_settings, has_blocks, later, run_case
-from mpi_programs import PROGRAMS, ROOT, accelerated, memory_folder, mpi_command, run
+from mpi_programs import PROGRAMS, ROOT, accelerated, mpi_command, run
 
 pytestmark = pytest.mark.programs
 
 BLOCK, TRANSFERS, RANKS = 65536, 16, 2
 STANDARD, VISIBILITY = 16, 7  # cases of tests/engines/mpiio
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    yield from memory_folder()
-
-
-@pytest.fixture
-def data(shm: Path) -> Iterator[Path]:
-    yield from memory_folder()
 
 
 def ior(

@@ -7,7 +7,6 @@ them.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,6 @@ from durability import (
     needs_root,
     run_case,
 )
-from mpi_programs import memory_folder
 
 pytestmark = pytest.mark.programs
 
@@ -70,18 +68,6 @@ MAY_FALL_BACK = {"ASSAY_IO_REQUIRE": "0"}  # to the MPI's own I/O
 NODES = ["one-node", "a-node-each"]
 nodes = pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=NODES)
 mpis = pytest.mark.parametrize("mpi", TESTED)
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    """A folder in memory for stores."""
-    yield from memory_folder()
-
-
-@pytest.fixture
-def data(shm: Path) -> Iterator[Path]:
-    """A folder in memory for the files, so that this machine's disk does not matter."""
-    yield from memory_folder()
 
 
 # It validates the cases. ROMIO preallocates by writing, and opens a folder without an error. The cases allow for both.

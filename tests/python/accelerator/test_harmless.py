@@ -6,13 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from durability import TESTED, assay, needs_root
-from mpi_programs import AS_ROOT, LIMIT_S, MPIRUN, ROOT, memory_folder
+from mpi_programs import AS_ROOT, LIMIT_S, MPIRUN, ROOT
 from mpich_ranks import lingering
 from unloadable_programs import KINDS, unloadable_program
 
@@ -73,11 +72,6 @@ int main(int argc, char** argv) {
 """
 
 
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    yield from memory_folder()
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("programs")
@@ -92,8 +86,8 @@ def compiled(folder: Path, name: str, source: str, compiler: str = "gcc", *optio
     return program
 
 
-def mpi_program(folder: Path, name: str, source: str, mpi: str = "mpich") -> Path:
-    return compiled(folder, f"{name}-{mpi}", source, f"mpicc.{mpi}")
+def mpi_program(folder: Path, name: str, source: str) -> Path:
+    return compiled(folder, f"{name}-mpich", source, "mpicc.mpich")
 
 
 def in_shell(script: str, *arguments: object, **env: str) -> subprocess.CompletedProcess[str]:

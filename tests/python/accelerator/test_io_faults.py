@@ -30,7 +30,7 @@ from durability import (
     program,
     run_case,
 )
-from mpi_programs import LIMIT_S, MPIRUN, memory_folder
+from mpi_programs import LIMIT_S, MPIRUN
 
 pytestmark = pytest.mark.programs
 
@@ -39,11 +39,6 @@ SHARED_BYTES = RANKS * BLOCK_BYTES
 
 mpis = pytest.mark.parametrize("mpi", TESTED)
 nodes = pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    yield from memory_folder()
 
 
 def recover_store(store: Path) -> subprocess.CompletedProcess[str]:

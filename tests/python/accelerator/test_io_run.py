@@ -8,11 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from background import held_drain, store_folder
+from background import held_drain
 from durability import in_acceptance
 from mpi_programs import (
     AS_ROOT,
@@ -69,11 +68,6 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "writer.c").write_text(WRITER)
     subprocess.run(["mpicc.mpich", "-o", folder / "writer", folder / "writer.c"], check=True, timeout=120)
     return folder / "writer"
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    yield from store_folder()
 
 
 def assay(*args: str) -> subprocess.CompletedProcess[str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from background import MEMORY, held_drain, kill_drains, store_folder, wait_until
+from background import MEMORY, held_drain, kill_drains, wait_until
 from durability import (
     BLOCK_BYTES,
     NEVER_DRAIN,
@@ -30,11 +29,6 @@ pytestmark = pytest.mark.programs
 KEEP = {"ASSAY_IO_KEEP": "checkpoint", "ASSAY_IO_DIRECT": "1"}
 mpis = pytest.mark.parametrize("mpi", TESTED)
 nodes = pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    yield from store_folder()
 
 
 def read_faults(folder: Path) -> dict[str, str]:

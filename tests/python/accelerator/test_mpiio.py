@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from background import MEMORY, held_drain, kill_drains, store_folder
+from background import MEMORY, held_drain, kill_drains
 from durability import TESTED, in_acceptance, later
 from mpi_programs import MPIRUN, MPIS, PROGRAMS, accelerated, mpi_command, run
 
@@ -49,18 +48,6 @@ program rotate
   call MPI_Finalize(e)
 end program
 """
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    """A folder in memory for stores."""
-    yield from store_folder()
-
-
-@pytest.fixture
-def data(shm: Path) -> Iterator[Path]:
-    """A folder in memory for the files, so that this machine's disk does not matter."""
-    yield from store_folder()
 
 
 def outcomes_by_case(result: subprocess.CompletedProcess[str]) -> dict[str, str]:

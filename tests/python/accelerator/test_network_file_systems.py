@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from durability import error_classes, fault_settings, has_blocks, in_acceptance, run_case
-from mpi_programs import memory_folder
 
 pytestmark = pytest.mark.programs
 
 NOT_ACCELERATED = "use the MPI's own I/O"
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    yield from memory_folder()
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from background import MEMORY, held_drain, kill_drains, store_folder
+from background import MEMORY, held_drain, kill_drains
 from durability import (
     FAULTY_FS,
     NEVER_DRAIN,
@@ -31,11 +30,6 @@ from test_io_faults import assert_synced, read_log
 pytestmark = pytest.mark.programs
 
 OTHERS = b"written by another run" * 1000
-
-
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    yield from store_folder()
 
 
 def abandon(tmp_path: Path, shm: Path, case: str = "abandoned", mpi: str = "mpich") -> Path:

@@ -33,11 +33,6 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield single_store(folder)
 
 
-@pytest.fixture
-def shm() -> Iterator[Path]:
-    yield from memory_folder()
-
-
 def copy(store: Path, target: Path, version: int | None = None) -> Path:
     subprocess.run(["cp", "--sparse=always", store, target], check=True, timeout=LIMIT_S)
     if version is not None:

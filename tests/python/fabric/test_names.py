@@ -145,18 +145,14 @@ def test_rails_stay_rails_in_anonymised_files(rails: list[str]) -> None:
 @pytest.mark.parametrize("rail", ["mlx5_1", "mlx5_1:1"])
 def test_a_rail_chooses_the_port_of_each_host(rails: list[str], rail: str) -> None:
     fabric = read_fabric("net.txt")
-    chosen = fabric.find_hosts(["n1", "n2", "n1 mlx5_0"], rail)
-    assert [fabric.host_names[k] for k in chosen] == ["n1 mlx5_1", "n2 mlx5_1", "n1 mlx5_0"]
+    chosen = [fabric.find_rails(name, rail) for name in ("n1", "n2", "n1 mlx5_0")]
+    assert [fabric.host_names[k] for (k,) in chosen] == ["n1 mlx5_1", "n2 mlx5_1", "n1 mlx5_0"]
 
 
-@pytest.mark.parametrize(
-    ("rail", "message"), [("", "it is not known which"), ("mlx5_7", "0 of them are mlx5_7")]
-)
-def test_a_host_with_several_ports_is_refused_without_its_rail(
-    rails: list[str], rail: str, message: str
-) -> None:
-    with pytest.raises(UserError, match=rf"n1 has 2 ports .*\(mlx5_0, mlx5_1\), and {message}") as refused:
-        read_fabric("net.txt").find_hosts(["n1"], rail)
+def test_a_host_with_several_ports_is_refused_where_none_is_its_rail(rails: list[str]) -> None:
+    message = r"n1 has 2 ports .*\(mlx5_0, mlx5_1\), and 0 of them are mlx5_7"
+    with pytest.raises(UserError, match=message) as refused:
+        read_fabric("net.txt").find_rails("n1", "mlx5_7")
     assert refused.value.fix.endswith("--rail mlx5_0")
 
 

@@ -39,7 +39,7 @@ def test_every_pair_has_the_links_of_its_route() -> None:
     }
     assert len(paths_by_pair) == 6 * 5
     for (src, dst), path in paths_by_pair.items():
-        ends = fabric.find_hosts([str(src), str(dst)])
+        ends = fabric.find_ports([str(src), str(dst)])
         crossed = routes.links(ends[:1], ends[1:])[0]
         assert path == [fabric.link_name(link) for link in crossed if link >= 0]
     assert len(list(root.iter("link"))) == fabric.links

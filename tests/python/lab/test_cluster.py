@@ -85,7 +85,7 @@ def test_a_lab_is_loaded_by_its_name(fabric):
 
 
 @pytest.mark.parametrize("node", ["h0", "h2", "head"])
-def test_a_node_has_its_own_name_network_and_folders(fabric, node, tmp_path):
+def test_a_node_has_its_own_name_network_and_folders(fabric, node):
     assert run_inside(fabric, node, "hostname") == node
     assert fabric.address(node) in run_inside(
         fabric, node, "ip", "-brief", "address", "show", fabric.interface

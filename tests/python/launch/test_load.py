@@ -90,7 +90,6 @@ def test_a_child_is_no_other_program_except_to_another_process() -> None:
 
 
 def processor_time_s(pid: int) -> float:
-    """The processor time of a process, in s."""
     return visible_processes()[pid].ticks / SECOND
 
 

@@ -15,7 +15,6 @@ from assay.model.fitted import NEVER_BINDS, Model
 from assay.model.network import Network, Topology
 from assay.model.proof import verdict
 from assay.model.rounds import Flow, Result
-from assay.model.study import Study
 
 pytestmark = pytest.mark.slow
 
@@ -112,7 +111,7 @@ def patterns(hosts: list[str], cabinets: Topology, seed: int) -> dict[str, list[
     return traffic
 
 
-def proof_outcome(planted: PlantedNetwork, study: Study, model: Model) -> str:
+def proof_outcome(planted: PlantedNetwork, model: Model) -> str:
     """The outcome of the validation, with the model in place of SimGrid: both share links max-min fairly."""
     rounds = rounds_to_simulate(planted.records)
     simulated: dict[str, Result] = {}
@@ -163,7 +162,7 @@ def test_measured_capacities_are_true_and_a_proved_model_predicts(name: str) -> 
         elif true_value is not None and capacity.value is not None and true_value < 0.99 * capacity.value:
             errors.append((link, "is no more than", true_value / capacity.value, capacity.reason))
     assert not errors
-    assert proof_outcome(network, study, model) == "PASS"
+    assert proof_outcome(network, model) == "PASS"
     for pattern, flows in patterns(hidden.hosts, study.cabinets, 7).items():
         true_rate = network.network.total(flows)
         assert model.network.total(flows) == pytest.approx(true_rate, rel=0.05), pattern

@@ -20,7 +20,7 @@ from assay.numa.recording import Access, Object, Part, Sampling, Slice
 from assay.profile import numa
 from assay.profile.export import callgrind, collapsed, speedscope
 from assay.profile.numa import NumaProfile
-from assay.profile.numa_ranks import merge_ranks, mpi_ranks
+from assay.profile.numa_ranks import merge_ranks
 from assay.profile.profiles import NUMA_FOLDER, Profiles
 
 NUMBERS = PAGES * 512  # in the array
@@ -134,7 +134,7 @@ def test_ranks_are_added_up(tmp_path: Path) -> None:
     for rank in range(3):
         reloaded(analyse([planted_profile(threads=4, rank=str(rank))]), tmp_path, f"{rank}.json")
     profiles = Profiles(tmp_path)
-    assert [profile.process.rank for profile in mpi_ranks(profiles.numa)] == ["0", "1", "2"]
+    assert [profile.process.rank for profile in profiles.numa_ranks] == ["0", "1", "2"]
     merged = profiles.numa_main
     assert merged is not None and merged.title == "./a, 3 ranks"
     single = profiles.numa[0]

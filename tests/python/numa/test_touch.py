@@ -15,7 +15,6 @@ from assay.measure.numa import FOLDER, load_profiles
 from assay.numa.advice import advise
 from assay.numa.profile import Profile, by_object, first_touches, resident
 from assay.profile.numa import total
-from assay.profile.numa_ranks import mpi_ranks
 from assay.profile.profiles import Profiles
 
 pytestmark = pytest.mark.programs
@@ -104,7 +103,7 @@ def test_the_ranks_of_an_mpi_program_are_added_up(mode: str, placed: Path, tmp_p
     done = numa(tmp_path / "run", *mpirun, program, "serial", 2, 0, options=("--emulate", "2"))
     assert done.stdout == "10\n10\n", done.stderr
     profiles = Profiles(tmp_path / "run")
-    ranks = mpi_ranks(profiles.numa)
+    ranks = profiles.numa_ranks
     assert [rank.process.rank for rank in ranks] == ["0", "1"]
     merged = profiles.numa_main
     assert merged is not None and merged.process.program.endswith(", 2 ranks")

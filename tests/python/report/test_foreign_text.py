@@ -38,7 +38,7 @@ HOSTILE = [
 FORBIDDEN = "\x1b\x07\r\u202e"
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, show) -> str:  # type: ignore[no-untyped-def]
+def printed(show) -> str:  # type: ignore[no-untyped-def]
     out = console()
     file = io.StringIO()
     out.file = file
@@ -59,23 +59,23 @@ def records(name: str) -> list[AnyRecord]:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_foreign_names_in_records_are_inert(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = printed(monkeypatch, lambda out: show_run(out, records(name)))
+def test_foreign_names_in_records_are_inert(name: str) -> None:
+    text = printed(lambda out: show_run(out, records(name)))
     assert not set(text) & set(FORBIDDEN)
     if name.isprintable():
         assert text.count(name) >= 6
     verdict = Verdict(criterion=name, specification=name, outcome="FAIL", reason=name, fix=name)
-    text = printed(monkeypatch, lambda out: show_verdicts(out, [verdict]))
+    text = printed(lambda out: show_verdicts(out, [verdict]))
     assert not set(text) & set(FORBIDDEN)
     assert not name.isprintable() or text.count(name) == 3
 
 
-def test_a_failure_and_its_outcome_are_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_and_its_outcome_are_a_line_each() -> None:
     """Launchers and simulators write several lines; none of these may look like a verdict."""
     what = "SimGrid failed:\n  Parse error\r\nPASS\n" + 20 * "long line "
-    text = printed(monkeypatch, lambda out: show_run(out, [Failure(problem=what, fix=what)]))
+    text = printed(lambda out: show_run(out, [Failure(problem=what, fix=what)]))
     assert len(text.splitlines()) == 2
-    text = printed(monkeypatch, lambda out: show_outcome(out, "INCONCLUSIVE", what))
+    text = printed(lambda out: show_outcome(out, "INCONCLUSIVE", what))
     assert text.startswith("INCONCLUSIVE  SimGrid failed:; Parse error; PASS; long") and text.count("\n") == 1
 
 

@@ -33,7 +33,7 @@ export interface TimeLine {
 }
 
 /** A period of time that is marked behind the lines. */
-export interface TimeMark {
+interface TimeMark {
   name: string;
   from: number; // s
   to: number;

@@ -250,7 +250,7 @@ function drawValues(
   }
 }
 
-export function showsValues(view: View, geometry: Geometry): boolean {
+function showsValues(view: View, geometry: Geometry): boolean {
   return (
     geometry.plotWidth / (view.c1 - view.c0) >= VALUE_CELL &&
     geometry.plotHeight / (view.r1 - view.r0) >= 18

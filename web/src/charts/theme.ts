@@ -4,7 +4,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-export type Theme = "light" | "dark";
+type Theme = "light" | "dark";
 
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 let printing = false;

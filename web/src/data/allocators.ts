@@ -18,7 +18,7 @@ export interface Panel {
 
 /** The settings that the study was run with. A state is "first" (a process's first batch of blocks, in fresh
  * memory) or "repeated" (its later batches). */
-export interface Settings {
+interface Settings {
   threads: number[];
   states: string[];
 }

@@ -30,14 +30,14 @@ type Params = Record<string, Scalar>;
 export type Point = [t: number, value: number];
 
 /** A period of slow building, and the host that caused it ("" if all hosts were equally slow). */
-export interface Dip {
+interface Dip {
   from: number; // s
   to: number;
   host: string;
 }
 
 /** The loss of a host, in the slice of time that follows `at`. */
-export interface Death {
+interface Death {
   at: number; // s
   to: number; // the end of the next slice; of a host that came back, of that in which it took part again
   host: string;

@@ -3,7 +3,7 @@
 
 import type { Measurement } from "./records";
 
-export interface Totals {
+interface Totals {
   schedule: string;
   ranks: number;
   conflicts: number;

@@ -16,7 +16,7 @@ export interface Bar {
   isSlow: boolean; // it misses a limit, or a finding names its record
 }
 
-export interface Limit {
+interface Limit {
   value: number;
   atLeast: boolean;
   outcome: Verdict["outcome"];

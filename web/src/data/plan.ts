@@ -62,7 +62,7 @@ export function destinations(plan: Plan, step: number): Int32Array {
 }
 
 /** Calls ``onLink`` for each link between switches on the route of each flow of a step. */
-export function forEachCrossedLink(
+function forEachCrossedLink(
   plan: Plan,
   step: number,
   onLink: (link: number, source: number, target: number) => void,
@@ -115,7 +115,7 @@ export function crossedLinks(
 }
 
 /** "leaf2[19] -> spine0[3]". */
-export function linkName({ links, switches }: Plan, link: number): string {
+function linkName({ links, switches }: Plan, link: number): string {
   const [from, fromPort, to, toPort] = links.map((column) => column[link]!) as [
     number,
     number,

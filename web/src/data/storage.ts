@@ -10,7 +10,7 @@ export const IOR = "storage.ior";
 export const SOLVER = "storage.reaction_diffusion";
 export const HDF5 = "storage.hdf5";
 export const DEVICE = "storage.device";
-export const VARIANTS = ["stock", "accelerated"];
+const VARIANTS = ["stock", "accelerated"];
 const ROUND_PARAMS = ["round", "digest"]; // parameters that differ between rounds
 
 type Params = Record<string, Scalar>;

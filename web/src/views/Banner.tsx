@@ -9,7 +9,7 @@ import { fold } from "../data/hosts";
 import type { Run } from "../data/load";
 import type { Verdict } from "../data/records";
 
-export type Outcome = "PASS" | "FAIL" | "INCONCLUSIVE";
+type Outcome = "PASS" | "FAIL" | "INCONCLUSIVE";
 
 const SIGNS: Record<Outcome, string> = { PASS: "✓", FAIL: "✕", INCONCLUSIVE: "?" };
 

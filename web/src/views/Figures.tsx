@@ -7,6 +7,7 @@ import { HeatMap } from "../charts/HeatMap";
 import type { Bar, BarGroup, Distribution } from "../data/figures";
 import { quantity } from "../data/format";
 import type { Matrix } from "../data/matrix";
+import { Bins } from "./Bins";
 import { Choice } from "./Choice";
 
 interface Props {
@@ -150,31 +151,13 @@ function Distributions({ distributions }: { distributions: Distribution[] }) {
           />
         </div>
       )}
-      <Bins distribution={selected} />
+      <Bins
+        title={`Distribution of ${selected.title}`}
+        counts={selected.histogram.counts}
+        name={(k) => binName(selected.histogram.edges, k, selected.unit)}
+        share={share}
+      />
     </figure>
-  );
-}
-
-function Bins({ distribution: { title, unit, histogram } }: { distribution: Distribution }) {
-  const { edges, counts } = histogram;
-  const total = counts.reduce((sum, count) => sum + count, 0);
-  const highest = Math.max(...counts);
-  const from = counts.findIndex((count) => count > 0);
-  const to = counts.findLastIndex((count) => count > 0) + 1;
-  return (
-    <div class="bars-plot" role="table" aria-label={`Distribution of ${title}`}>
-      {counts.slice(from, to).map((count, k) => (
-        <div class="bars-row" role="row" key={from + k}>
-          <span role="rowheader">{binName(edges, from + k, unit)}</span>
-          <span class="bars-track" aria-hidden="true">
-            <span class="bars-bar" style={{ width: `${(95 * count) / highest}%` }} />
-          </span>
-          <span class="numeric" role="cell">
-            {count.toLocaleString("en")} <small>{share(count / total)}</small>
-          </span>
-        </div>
-      ))}
-    </div>
   );
 }
 

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdarg>
-#include <cstdint>
 
 #include "profile/numa/hooks/tracker.hpp"
 
@@ -188,18 +187,7 @@ ASSAY_HOOK void* mmap(void* address, size_t bytes, int protection, int flags, in
         report([&] { track_mapping(mapped, bytes, caller); });
     return mapped;
 }
-ASSAY_HOOK void* mmap64(void* address, size_t bytes, int protection, int flags, int fd,
-                        off_t offset) {
-    if (!resolve()) {
-        errno = ENOMEM;
-        return MAP_FAILED;
-    }
-    void* mapped = real.mmap(address, bytes, protection, flags, fd, offset);
-    const Frame caller = ASSAY_CALLER();
-    if (mapped != MAP_FAILED && (flags & MAP_ANONYMOUS) != 0)
-        report([&] { track_mapping(mapped, bytes, caller); });
-    return mapped;
-}
+ASSAY_HOOK void* mmap64(void*, size_t, int, int, int, off64_t) __attribute__((alias("mmap")));
 
 ASSAY_HOOK int munmap(void* address, size_t bytes) {
     if (!resolve()) {

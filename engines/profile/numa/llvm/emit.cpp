@@ -7,7 +7,6 @@
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 
-#include <algorithm>
 #include <map>
 
 #include "profile/numa/exact/layout.hpp"

@@ -187,7 +187,6 @@ class _Network:
         self.cell_to = np.broadcast_to(rank_node, (leaves, ranks)).ravel()
 
     def groups(self, open_demand: Counts) -> Counts:
-        """The demand of each group."""
         ranks = open_demand.sum(axis=0)
         last_links = np.bincount(
             self.last_of[self.last_of >= 0], ranks[self.last_of >= 0], len(self.last_links)

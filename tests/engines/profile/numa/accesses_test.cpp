@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <set>
 #include <string>
 
 using namespace assay::numa;

@@ -1,8 +1,6 @@
 // Tests of messages, one-sided transfers and collectives. Each case runs over every transport
 // without MPI.
 #include <atomic>
-#include <numeric>
-#include <random>
 
 #include "core/error.hpp"
 #include "ranks.hpp"

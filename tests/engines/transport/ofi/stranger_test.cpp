@@ -3,7 +3,6 @@
 #ifdef ASSAY_LIBFABRIC
 
 #include <cstring>
-#include <span>
 
 #include "../direct/ranks.hpp"
 #include "transport/ofi/endpoint.hpp"

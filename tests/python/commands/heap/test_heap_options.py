@@ -18,6 +18,7 @@ from heap_runs import (
     total_of_function,
 )
 
+from assay.profile.heap import HeapProfile
 from assay.profile.profiles import load_dumps, load_profiles
 
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
@@ -83,39 +84,33 @@ def test_ranks_are_summed_and_the_outlier_is_named(
     assert total_of_function(only, "leak").leaked == 1_000_000
 
 
-def test_sigusr1_dumps_a_profile_while_the_program_runs(planted: Path, tmp_path: Path) -> None:
+def dumped(run: Path, planted: Path, *options: str, by: int | None = None) -> list[HeapProfile]:
+    """The dumps of a program that waits until one is there. ``by``: a signal that is to cause it."""
     process = subprocess.Popen(
-        [ASSAY, "heap", "-o", tmp_path / "run", "--", planted, "waits"],
+        [ASSAY, "heap", "-o", run, *options, "--", planted, "waits"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGUSR1)
+    if by is not None:
+        process.send_signal(by)
     deadline = time.monotonic() + LIMIT_S
-    while not list((tmp_path / "run/heap").glob("*.dump1.json")):
+    while not list((run / "heap").glob("*.dump1.json")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.communicate("go on\n", timeout=LIMIT_S)
     assert process.returncode == 7
-    (dump,) = load_dumps(tmp_path / "run")
+    return load_dumps(run)
+
+
+def test_sigusr1_dumps_a_profile_while_the_program_runs(planted: Path, tmp_path: Path) -> None:
+    (dump,) = dumped(tmp_path / "run", planted, by=signal.SIGUSR1)
     whole = load_profile(tmp_path / "run")
     assert not dump.process.complete and whole.process.complete
     assert 0 < total_of_function(dump, "churn").count <= total_of_function(whole, "churn").count == 50_000
 
 
 def test_dump_at_dumps_a_program_that_holds_its_memory(planted: Path, tmp_path: Path) -> None:
-    """The program waits until the dump is there."""
-    process = subprocess.Popen(
-        [ASSAY, "heap", "-o", tmp_path / "run", "--dump-at", "1MB", "--", planted, "waits"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    deadline = time.monotonic() + LIMIT_S
-    while not list((tmp_path / "run/heap").glob("*.dump1.json")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.communicate("go on\n", timeout=LIMIT_S)
-    assert process.returncode == 7
-    assert load_dumps(tmp_path / "run")
+    assert dumped(tmp_path / "run", planted, "--dump-at", "1MB")
 
 
 @pytest.mark.acceptance("profile")  # resident memory is sampled in time

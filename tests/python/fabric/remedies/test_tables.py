@@ -201,7 +201,7 @@ def test_opensm_loads_the_repaired_tables(tmp_path: Path) -> None:
     leaves = {name: loaded.switch_names.index(name) for name in ("leaf0", "leaf3")}
     assert (leaves["leaf0"], 5) not in load and (leaves["leaf3"], 7) not in load
     assert max(load.values()) == result.heaviest
-    hosts = loaded.find_hosts(fabric.host_names)
+    hosts = loaded.find_ports(fabric.host_names)
     switches = [loaded.switch_names.index(name) for name in fabric.switch_names]
     assert (after.ports[np.ix_(switches, hosts)] == result.tables.ports).all()
     assert (before.ports != result.tables.ports).any()

@@ -4,6 +4,7 @@ import { useMemo } from "preact/hooks";
 
 import { exactSize, quantity } from "../../data/format";
 import type { HeapModel } from "../../data/heap";
+import { Bins, type BinsProps } from "../Bins";
 import { Choice } from "../Choice";
 import { formatCountOrQuantity, share } from "../profile/Figure";
 import type { Selection } from "../profile/props";
@@ -46,12 +47,12 @@ export function Sizes({ model, selection, select }: HeapViewProps) {
         />
       </div>
       <div class="charts">
-        <Bins
+        <Blocks
           title="Blocks by size"
           counts={histograms.sizes}
           name={(k) => `${exactSize(k ? 2 ** k : 0)} – ${exactSize(2 ** (k + 1))}`}
         />
-        <Bins
+        <Blocks
           title="Blocks by lifetime"
           counts={histograms.lifetimes}
           name={(k) => `from ${quantity(k ? TICKS * 2 ** k * profile.tick : 0, "s")}`}
@@ -87,36 +88,12 @@ function histogramsOf(
   return { sizes: bins(stored?.sizes ?? [0]), lifetimes: bins(stored?.lifetimes ?? [0]) };
 }
 
-function Bins({
-  title,
-  counts,
-  name,
-}: {
-  title: string;
-  counts: number[];
-  name: (k: number) => string;
-}) {
-  const total = counts.reduce((sum, count) => sum + count, 0);
-  const largest = Math.max(1, ...counts);
-  const from = counts.findIndex((count) => count > 0);
-  const to = counts.findLastIndex((count) => count > 0) + 1;
+function Blocks(bins: Omit<BinsProps, "share">) {
   return (
     <figure>
-      <figcaption>{title}</figcaption>
-      {total === 0 && <p class="soft">None.</p>}
-      <div class="bars-plot" role="table" aria-label={title}>
-        {counts.slice(Math.max(0, from), to).map((count, k) => (
-          <div class="bars-row" role="row" key={k}>
-            <span role="rowheader">{name(from + k)}</span>
-            <span class="bars-track" aria-hidden="true">
-              <span class="bars-bar" style={{ width: `${(95 * count) / largest}%` }} />
-            </span>
-            <span class="numeric" role="cell">
-              {count.toLocaleString("en")} <small>{share(count / total)}</small>
-            </span>
-          </div>
-        ))}
-      </div>
+      <figcaption>{bins.title}</figcaption>
+      {bins.counts.every((count) => count === 0) && <p class="soft">None.</p>}
+      <Bins {...bins} share={share} />
     </figure>
   );
 }
