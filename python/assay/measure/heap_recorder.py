@@ -80,17 +80,22 @@ def record_running(
         str(pid),
         *(["--budget", str(seconds)] if seconds else []),
     ]
+    # Unbuffered: communicate() would leave out what readline() had read ahead.
     process = subprocess.Popen(
-        [recorder(), "record", *arguments, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [recorder(), "record", *arguments, folder],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
     )
     with _interrupts_end_recording(process):
         assert process.stdout is not None
         if process.stdout.readline():
             on_attached()
-        output, problems = process.communicate()
+        output, stderr = process.communicate()
+    problems = stderr.decode(errors="replace").strip()
     if process.returncode:
-        raise UserError(problems.strip().removeprefix("assay-heap: "))
-    return AttachedRecording(still_runs=output.startswith("left"), problem=problems.strip())
+        raise UserError(problems.removeprefix("assay-heap: "))
+    return AttachedRecording(still_runs=output.startswith(b"left"), problem=problems)
 
 
 def make_private(folder: Path) -> None:
@@ -109,7 +114,7 @@ def check_program(name: str) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_end_recording(process: subprocess.Popen[str]) -> Iterator[None]:
+def _interrupts_end_recording(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Ctrl-C, SIGTERM and SIGHUP end the recording only; SIGUSR1 asks for a profile."""
 
     def pass_on(*_: object) -> None:

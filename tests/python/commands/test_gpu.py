@@ -204,7 +204,8 @@ def test_an_interrupted_direction_keeps_its_copies(gpu: Run, monkeypatch: pytest
     """The engine is interrupted in its first direction, after some of very many repetitions."""
     monkeypatch.setenv("FAKE_CUDA", json.dumps({"gpus": TWO[:1]}))
     command = [str(probe()), "run", "node.gpu_copy", *SMALL[:4], "--repeats", "1000000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as engine:
+    # Unbuffered: communicate() leaves out what readline() has read ahead.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as engine:
         assert engine.stdout is not None
         started = 0  # repetitions, the untimed one included; the first two have ended when the third starts
         while started < 3:
