@@ -259,6 +259,8 @@ def test_a_comment_about_a_tool_is_not_its_output(tmp_path: Path, comment: str) 
     "text",
     [
         "n1 16\nn2 16\n",
+        "PAR1\nPAR2\n",
+        "memray slots=4\n",
         "# JobID 7, folded: a;b 3\nn[1-4]\n",
         "# GPU 0 is slow\nn1 # 3b:00.0\n",
         "2001:db8::1\n10.0.0.1:2\n",

@@ -80,13 +80,20 @@ BINARY = (
 )
 
 
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f]")  # of no text
+
+
 def binary_kind(head: bytes) -> BinaryKind | None:
-    """What the first bytes are; None for text, or for what is not known."""
+    """What the first bytes are; None for text, or for what is not known. A text may begin with letters that are a
+    signature, too: hosts may be called PAR1."""
+    is_text = _CONTROL.search(head) is None
     return next(
         (
             kind
             for kind in BINARY
-            if head.startswith(kind.magic, kind.offset) and (kind.holds is None or kind.holds.search(head))
+            if head.startswith(kind.magic, kind.offset)
+            and (kind.holds is None or kind.holds.search(head))
+            and not (is_text and kind.magic.isalnum())
         ),
         None,
     )
