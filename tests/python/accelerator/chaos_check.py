@@ -90,9 +90,8 @@ def check_files(plan: Plan, replay: Replay, folder: Path, recovered: bool) -> li
         violations += _check_file(plan, file, folder / file.name, recovered)
     unknown = present - {file.name for file in replay.files}
     if plan.mpi == "openmpi" and plan.fault in KILLS:
-        unknown = {
-            name for name in unknown if not re.match(r"n\d+\W", name)
-        }  # files of its shared file pointers
+        shared_pointer = re.compile(rf"{plan.name_prefix}\d+\W")  # its files beside those that have one
+        unknown = {name for name in unknown if not shared_pointer.match(name)}
     violations += [Violation("unknown file", f"{name} is there") for name in sorted(unknown)]
     return violations
 

@@ -110,6 +110,11 @@ class Plan:
     kill_drain_s: float = 0  # when background drains are killed, after the start; 0: never
     operations: list[Operation] = field(default_factory=list)
 
+    @property
+    def name_prefix(self) -> str:
+        """What the names of the files begin with. A name is no other plan's: Open MPI names locks by it."""
+        return f"n{self.seed}-"
+
     def text(self) -> str:
         return "".join(operation.line() + "\n" for operation in self.operations)
 
@@ -332,10 +337,13 @@ class _Planner:
             offset, length = offset & ~7, (length + 7) & ~7
         return offset, min(length, (rank + 1) * part - offset) if in_own_part else length
 
+    def _unused_names(self) -> list[str]:
+        names = (f"{self.plan.name_prefix}{k}" for k in range(12))
+        return [name for name in names if name not in self.names.values()]
+
     def _open(self, slot: int) -> None:
         if slot not in self.names:
-            used = set(self.names.values())
-            self.names[slot] = self.random.choice([f"n{k}" for k in range(12) if f"n{k}" not in used])
+            self.names[slot] = self.random.choice(self._unused_names())
         self.open.append(slot)
         self._add("open", slot, self.names[slot])
 
@@ -355,6 +363,6 @@ class _Planner:
         if kind == "replace" and others:
             new_name = self.names.pop(random.choice(others))
         else:
-            new_name = random.choice([f"n{k}" for k in range(12) if f"n{k}" not in self.names.values()])
+            new_name = random.choice(self._unused_names())
         self._add("rename", self.names[slot], new_name)
         self.names[slot] = new_name

@@ -50,11 +50,20 @@ def run_plan(plan: Plan, keep: bool = False, stock: bool = False) -> Result:
     begin = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="assay-chaos-", dir="/dev/shm"))
     job = _Job(plan, folder, stock)
+    remove_locks(plan)
     violations = job.run()
+    remove_locks(plan)
     kept = folder if violations and (keep or job.stacks) else None
     if not kept:
         shutil.rmtree(folder)
     return Result(plan, violations, time.monotonic() - begin, kept, job.output)
+
+
+def remove_locks(plan: Plan) -> None:
+    """Removes Open MPI's semaphores for shared file pointers. A killed rank leaves its own taken, and each later open
+    of a file of that name on this node waits for it without end, without the accelerator too."""
+    for semaphore in Path("/dev/shm").glob(f"sem.OMPIO_{plan.name_prefix}*"):
+        semaphore.unlink(missing_ok=True)
 
 
 class _Job:
