@@ -261,10 +261,17 @@ void read_schedule(const std::uint8_t* data, std::size_t size) {
     fuzz::InputReader parts(data, size);
     const int ranks = 1 + parts.read<std::uint8_t>() % 8;
     const std::string text = parts.read_bytes(size);
-    const auto schedule = events::Schedule::from_text(text, "x", ranks);
+    const auto plan = events::Plan::from_text(text, "x", ranks);
     std::vector<int> all(static_cast<std::size_t>(ranks));
     std::iota(all.begin(), all.end(), 0);
     for (const int rank : all) {
+        const events::Steps steps = plan.of(rank);
+        if (steps.to.size() != plan.size() || steps.from.size() != plan.size()) std::abort();
+        for (std::size_t step = 0; step < plan.size(); ++step)
+            if (const int to = steps.to[step];
+                to != events::no_rank && plan.of(to).from[step] != rank)
+                std::abort();
+        const events::Schedule schedule(events::Schedule::Order::file, 0, steps);
         schedule.destinations(rank, all, all, 1);
         if (schedule.sources(rank, all, all, 1).size() != all.size()) std::abort();
     }
