@@ -37,7 +37,7 @@ std::string address_text(const sockaddr* address) {
 // Ranks with the same value reach each other without a wire. The kernel's boot id tells machines
 // apart, the namespace tells the hosts of a lab, and containers, on one machine apart.
 std::string network_identity() {
-    const std::string boot = read_line(procfs("sys/kernel/random/boot_id"));
+    std::string boot = read_line(procfs("sys/kernel/random/boot_id"));
     struct stat network{};
     if (boot.empty() || stat("/proc/self/ns/net", &network) != 0) return boot;
     return fmt::format("{} {}", boot, network.st_ino);

@@ -119,14 +119,14 @@ void read_tcp(Counters& counters) {
 }  // namespace
 
 Counters read_counters() {
-    Counters counters;
-    read_tcp(counters);
+    Counters found;
+    read_tcp(found);
     for (const std::string& interface : entries(sysfs("class/net")))
-        if (interface != "lo") read_interface(interface, counters);
+        if (interface != "lo") read_interface(interface, found);
     for (const std::string& device : entries(sysfs("class/infiniband")))
         for (const std::string& port : entries(sysfs("class/infiniband/" + device + "/ports")))
-            read_port(device, port, counters);
-    return counters;
+            read_port(device, port, found);
+    return found;
 }
 
 Counters difference(const Counters& before, const Counters& after) {

@@ -125,16 +125,15 @@ void report_obstacle(const std::string& program, const std::string& why) {
 // hooks/start_notes.cpp has made.
 void report_unrecorded(const std::string& folder) {
     std::error_code error;
-    std::set<std::string> notes;
+    std::set<std::pair<std::string, std::string>> notes;  // program, why
     for (const auto& entry : fs::directory_iterator(folder, error)) {
         if (!entry.path().filename().string().starts_with(note_prefix)) continue;
         std::ifstream file(entry.path());
         std::string program, why;
         if (std::getline(file, why) && std::getline(file, program, '\0'))
-            notes.insert(program + '\0' + why);
+            notes.emplace(program, why);
     }
-    for (const std::string& note : notes)
-        report_obstacle(note.c_str(), note.substr(note.find('\0') + 1));
+    for (const auto& [program, why] : notes) report_obstacle(program, why);
 }
 
 pid_t Recorder::launch() {
