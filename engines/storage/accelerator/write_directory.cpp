@@ -233,10 +233,12 @@ bool WriteDirectory::all_nodes_beyond(std::uint64_t Progress::* member, std::uin
     });
 }
 
-bool WriteDirectory::remote_drain_failed() const {
-    return std::any_of(progress_.begin(), progress_.end(), [&](const auto& of_node) {
-        return sharing_nodes_.contains(of_node.first) && of_node.second.failed != 0;
-    });
+std::map<int, std::uint64_t> WriteDirectory::retries_of_failing_nodes() const {
+    std::map<int, std::uint64_t> retries;
+    for (const auto& [node, progress] : progress_)
+        if (sharing_nodes_.contains(node) && progress.failed)
+            retries.emplace(node, progress.retries);
+    return retries;
 }
 
 }  // namespace assay::storage

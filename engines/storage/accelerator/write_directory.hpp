@@ -48,7 +48,9 @@ public:
     // that share files with this process, or (`whole_job`) on all of the job.
     bool all_nodes_beyond(std::uint64_t Progress::* member, std::uint64_t sequence,
                           bool whole_job = false) const;
-    bool remote_drain_failed() const;
+    // Of the other nodes that cannot write a file which this process shares with them: how often
+    // each has repeated its failed writes.
+    std::map<int, std::uint64_t> retries_of_failing_nodes() const;
 
     // The writes of all ranks.
     Index& all_writes(std::uint32_t slot) { return entry_of(slot).all_writes; }

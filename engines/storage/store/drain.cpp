@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t small_batch = 32u << 20, large_batch = 1u << 30;  // bytes
 constexpr std::size_t max_open_files = 32;  // files that one write_group() writes
 constexpr unsigned heartbeat_ms = 500;      // longest time between two signs of life
-constexpr std::uint64_t retry_ns = 1'000'000'000;
+constexpr long retry_ns = 500'000'000;      // least time between two retries of failed writes
 // Attempts to take the drain's lock between two checks whether its owner has ended. A check makes
 // system calls.
 constexpr unsigned owner_check_period = 500;
@@ -78,6 +78,16 @@ public:
 private:
     std::atomic<std::uint32_t>& owner_;
 };
+
+bool has_undrained_records(const Store& store) {
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        if (head.drained.load(std::memory_order_acquire) <
+            head.tail.load(std::memory_order_acquire))
+            return true;
+    }
+    return false;
+}
 
 // Returns 0 or errno.
 int call_fsync(int fd) {
@@ -141,6 +151,8 @@ void Drain::write(const std::vector<Piece>& pieces) {
 }
 
 Drain::Step Drain::step(std::size_t max_bytes, bool check_owner) {
+    // A thread of low priority that found nothing to do under the lock would keep others from it.
+    if (!has_undrained_records(store_)) return Step::idle;
     const DrainLock lock(store_, check_owner);
     if (!lock) return Step::busy;
     store_.note_alive();
@@ -202,6 +214,7 @@ int Drain::retry(std::uint32_t file) {
 void Drain::retry_all() {
     for (const auto file : store_.assigned_slots())
         if (store_.file(file).error.load() && !store_.file(file).deleted.load()) retry(file);
+    store_.superblock().retries.fetch_add(1, std::memory_order_release);
 }
 
 // ---- fsync
@@ -313,7 +326,7 @@ void Drain::run() {
     setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
     const std::uint64_t lag_ns = lag_ms_ * std::uint64_t{1'000'000};
     std::uint32_t seen_requests = requests.load();
-    std::uint64_t drain_at = store_.now() + lag_ns, retry_at = store_.now() + retry_ns;
+    std::uint64_t drain_at = store_.now() + lag_ns;
     while (!stop_.load()) {
         const unsigned wait_ms = std::min(lag_ms_, heartbeat_ms);
         const timespec wait{wait_ms / 1000, static_cast<long>(wait_ms % 1000) * 1'000'000};
@@ -326,14 +339,12 @@ void Drain::run() {
         while (!stop_.load() && step(small_batch) == Step::moved) {
         }
         drain_at = store_.now() + lag_ns;
-        if (store_.now() >= retry_at) {
-            retry_all();
-            retry_at = store_.now() + retry_ns;
-        }
     }
 }
 
-// A thread of its own, so that data are drained while an fsync runs.
+// A thread of its own, so that data are drained while an fsync runs. Ranks, also of other nodes,
+// wait for what it does. So it has their priority: where they poll on all cores, a lower one would
+// not run for seconds.
 void* Drain::sync_thread(void* self) {
     static_cast<Drain*>(self)->run_syncs();
     return nullptr;
@@ -341,15 +352,19 @@ void* Drain::sync_thread(void* self) {
 
 void Drain::run_syncs() {
     auto& requests = store_.superblock().sync_requests;
-    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
     std::uint32_t seen_requests = requests.load();
-    while (!stop_.load()) {
-        const timespec wait{0, heartbeat_ms * 1'000'000};
+    for (std::uint64_t retry_at = store_.now() + retry_ns; !stop_.load();) {
+        const timespec wait{0, retry_ns};
         syscall(SYS_futex, &requests, FUTEX_WAIT, seen_requests, &wait, nullptr, 0);
         const std::uint32_t requests_now = requests.load();
-        if (requests_now == seen_requests || stop_.load()) continue;
+        const bool is_requested = requests_now != seen_requests;
         seen_requests = requests_now;
-        if (!defers_ || !background_drain_runs(store_)) sync_all();
+        if (stop_.load() || (defers_ && background_drain_runs(store_))) continue;
+        if (store_.now() >= retry_at) {
+            retry_all();
+            retry_at = store_.now() + retry_ns;
+        }
+        if (is_requested) sync_all();
     }
 }
 

@@ -70,8 +70,8 @@ public:
     // Calls fsync of all files that have data which are drained and not durable.
     void sync_all();
 
-    // Drains in a background thread at the lowest priority, every `lag_ms` or on request. Files
-    // with an error are retried every second. Another thread calls fsync on request, so that data
+    // Drains in a background thread at the lowest priority, every `lag_ms` or on request. Another
+    // thread retries files with an error twice a second, and calls fsync on request, so that data
     // may leave the rings. `defers`: the threads do nothing while the store's background drain
     // (background_drain.hpp) runs.
     void start(unsigned lag_ms, bool defers = false);

@@ -92,6 +92,7 @@ struct Superblock {
     std::atomic<std::uint32_t> sync_requests;  // a futex that wakes the drain's fsyncs
     // 1: a batch was handed to the file system, and RankHead::drained follows drained_next.
     std::atomic<std::uint32_t> batch_committed;
+    std::atomic<std::uint32_t> retries;  // how often the failed writes of all files were repeated
     // The process number of the background drain (0: none), and a futex that wakes it.
     alignas(cache_line) std::atomic<std::uint32_t> background;
     std::atomic<BackgroundState> background_state;

@@ -143,6 +143,7 @@ PendingData pending_data(const Store& store) {
 Progress progress(const Store& store) {
     Progress result{};
     result.now = store.now();
+    result.retries = store.superblock().retries.load(std::memory_order_acquire);
     result.horizon = result.oldest = horizon(store);
     result.drained = std::min(result.horizon, drained_before(store));
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
@@ -152,11 +153,14 @@ Progress progress(const Store& store) {
             result.drained = std::min(result.drained, resolving);
     }
     result.durable = result.drained;
-    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
-        if (const auto unresolved = store.head(rank).unresolved.load()) {
-            result.durable = std::min(result.durable, unresolved);
-            result.failed = EIO;  // nobody waits for it without a limit
-        }
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        const auto unresolved = head.unresolved.load();
+        if (!unresolved) continue;
+        result.durable = std::min(result.durable, unresolved);
+        // A rank that is at it is waited for, however long its file system takes.
+        if (!head.resolving.load() || store.has_ended(head.pid.load())) result.failed = EIO;
+    }
     subtract_shared_files(store, result);
     return result;
 }

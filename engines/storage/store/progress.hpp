@@ -16,6 +16,7 @@ struct Progress {
                             // so this node does not write them again
     std::uint64_t oldest;   // no record older than this is left in a ring
     std::uint64_t failed;   // errno of a shared file that cannot be written; 0: none
+    std::uint64_t retries;  // how often the node has repeated the failed writes of all files
 };
 
 // Every record older than this sequence is published.

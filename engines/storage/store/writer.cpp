@@ -39,7 +39,7 @@ constexpr std::uint64_t drain_poll_ns = 50'000, retry_poll_ns = 10'000'000;
 // How long a writer waits for the leader's threads before it drains and calls fsync itself. They
 // may not have started, or they may be slower.
 constexpr std::uint64_t help_after_ns = 1'000'000'000;
-// How long a writer waits for a file that cannot be written; the drain retries it every second.
+// How long a writer waits for a file that cannot be written; the drain retries it twice a second.
 constexpr std::uint64_t error_wait_limit_ns = 3'000'000'000;
 
 void sleep_ns(std::uint64_t ns) {
