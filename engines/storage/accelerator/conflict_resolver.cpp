@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 
+#include "storage/accelerator/failing_wait.hpp"
 #include "storage/accelerator/job.hpp"
 #include "storage/accelerator/range_records.hpp"
 #include "storage/accelerator/remote.hpp"
@@ -20,34 +21,13 @@ namespace {
 
 constexpr std::uint64_t poll_ns = 50'000;
 constexpr std::uint64_t push_period_ns = 10'000'000;  // between two requests to drain or to sync
-// The longest wait for a file that cannot be written on some node; its drain retries twice a
-// second.
-constexpr std::uint64_t error_wait_limit_ns = 5'000'000'000;
-// The limit of further waits after one that has failed: long enough for one retry, and shorter, so
-// that each later write of the program waits less.
-constexpr std::uint64_t retry_wait_limit_ns = 1'500'000'000;
-
-// The limit if a node does not even retry.
-constexpr std::uint64_t longest_wait_ns = 60'000'000'000;
 constexpr int this_node = -1;
 
-// Counts the retries of nodes that cannot write a file. On busy processors a retry may come later
-// than any time that one would wait, so it is a retry that ends a wait and not time alone.
-class Retries {
-public:
-    // Whether each of the nodes has retried in vain since it was seen here first. `failing`: how
-    // often each has retried. The retry that ran at that time may have come too early; the next
-    // one is the first to tell.
-    bool have_all_failed(const std::map<int, std::uint64_t>& failing) {
-        bool have_failed = true;
-        for (const auto& [node, retries] : failing)
-            have_failed &= retries >= first_.try_emplace(node, retries).first->second + 2;
-        return have_failed;
-    }
-
-private:
-    std::map<int, std::uint64_t> first_;
-};
+// What a wait for a file that cannot be written takes at least.
+constexpr std::uint64_t shortest_wait_ns = 5'000'000'000;
+// The same after a wait that has failed: long enough for one retry, and shorter, so that each
+// later write of the program waits less.
+constexpr std::uint64_t shortest_further_wait_ns = 1'500'000'000;
 
 // Polls until the condition holds. It has no limit, because a file system may stall for minutes.
 // All conditions below also hold when a node does not answer.
@@ -193,10 +173,7 @@ bool ConflictResolver::wait_until_pushed(Push push, std::uint64_t sequence, bool
     const auto member = push == Push::sync ? &Progress::durable : &Progress::drained;
     auto& directory = job_.directory();
     const Store& store = job_.store();
-    const std::uint64_t begin = store.now();
-    const std::uint64_t until =
-        begin + (last_wait_failed_ ? retry_wait_limit_ns : error_wait_limit_ns);
-    Retries retries;
+    FailingWait wait(store.now(), last_wait_failed_ ? shortest_further_wait_ns : shortest_wait_ns);
     std::uint64_t push_at = 0;
     bool possible = true;
     wait_until([&] {
@@ -209,10 +186,7 @@ bool ConflictResolver::wait_until_pushed(Push push, std::uint64_t sequence, bool
         const Progress local_progress = progress(store);
         auto failing = directory.retries_of_failing_nodes();
         if (local_progress.failed) failing.emplace(this_node, local_progress.retries);
-        const bool in_vain = !failing.empty() && retries.have_all_failed(failing);
-        const bool has_failed = !failing.empty() && ((in_vain && store.now() >= until) ||
-                                                     store.now() >= begin + longest_wait_ns);
-        possible = possible && !has_failed;
+        possible = possible && !wait.is_over(store.now(), failing);
         last_wait_failed_ = !possible;
         return !possible || (directory.all_nodes_beyond(member, sequence, whole_job) &&
                              local_progress.drained > sequence &&
