@@ -34,8 +34,11 @@ PackedLines::PackedLines(const std::string& path)
     if (file_ == nullptr) throw Error("cannot read " + path + ": " + std::strerror(errno));
     char head[8] = {};
     const std::string_view first(head, std::fread(head, 1, sizeof head, file_.get()));
-    if (std::fseek(file_.get(), 0, SEEK_SET) != 0)
+    if (std::fseek(file_.get(), 0, SEEK_SET) != 0) {
+        if (errno == ESPIPE)
+            throw Error(path + " is a pipe", "write what comes out of it to a file");
         throw Error("cannot read " + path + ": " + std::strerror(errno));
+    }
     for (const auto& [magic, name, command] : other_compressions)
         if (first.starts_with(magic))
             throw Error(path + " is compressed by " + std::string(name),
