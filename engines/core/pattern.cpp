@@ -8,7 +8,7 @@ namespace assay {
 namespace {
 
 // Odd, so that all 2^64 words differ (Weyl sequence; the golden ratio in 64 bits).
-constexpr std::uint64_t step = 0x9E3779B97F4A7C15;
+constexpr std::uint64_t golden_gamma = 0x9E3779B97F4A7C15;
 
 // Finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection that spreads every bit.
 std::uint64_t mix_bits(std::uint64_t x) {
@@ -26,16 +26,18 @@ constexpr std::size_t block_bytes = sizeof(Block);
 
 // Both functions process whole 64-byte blocks; their callers handle the rest.
 ASSAY_CLONES void stamp_blocks(std::byte* data, std::size_t bytes, std::uint64_t key) {
-    Block expected = Block{0, 1, 2, 3, 4, 5, 6, 7} * step + key;
-    for (std::size_t offset = 0; offset < bytes; offset += block_bytes, expected += 8 * step)
+    Block expected = Block{0, 1, 2, 3, 4, 5, 6, 7} * golden_gamma + key;
+    for (std::size_t offset = 0; offset < bytes;
+         offset += block_bytes, expected += 8 * golden_gamma)
         *reinterpret_cast<Block*>(data + offset) = expected;
 }
 
 ASSAY_CLONES std::uint64_t differing_bits(const std::byte* data, std::size_t bytes,
                                           std::uint64_t key) {
-    Block expected = Block{0, 1, 2, 3, 4, 5, 6, 7} * step + key;
+    Block expected = Block{0, 1, 2, 3, 4, 5, 6, 7} * golden_gamma + key;
     Block differing{};
-    for (std::size_t offset = 0; offset < bytes; offset += block_bytes, expected += 8 * step)
+    for (std::size_t offset = 0; offset < bytes;
+         offset += block_bytes, expected += 8 * golden_gamma)
         differing |= *reinterpret_cast<const Block*>(data + offset) ^ expected;
     std::uint64_t any = 0;
     for (int i = 0; i < 8; ++i) any |= differing[i];
@@ -59,11 +61,11 @@ std::optional<std::size_t> find_wrong_byte(const std::byte* data, std::size_t be
 std::uint64_t stamp_key(int source, int destination, std::uint64_t message) {
     const auto pair =
         static_cast<std::uint64_t>(source) << 32 | static_cast<std::uint32_t>(destination);
-    return mix_bits(mix_bits(pair) + message * step);
+    return mix_bits(mix_bits(pair) + message * golden_gamma);
 }
 
 std::uint64_t stamped_word(std::uint64_t key, std::size_t offset) {
-    return key + offset / 8 * step;
+    return key + offset / 8 * golden_gamma;
 }
 
 void stamp(std::byte* data, std::size_t bytes, std::uint64_t key) {
