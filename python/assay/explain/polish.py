@@ -48,13 +48,14 @@ class Groups:
                 group.astype(np.uint16) if count <= 1 << 16 else group
             )  # numpy sorts 16 bits by radix
             self.order = np.argsort(group_16bit, kind="stable").astype(np.int32)
-        self.place: NDArray[np.int64] | None = (
-            None  # of each sorted cell in the table of median(); None: all in order
-        )
+        # The place of each sorted cell in the table of median(); None: all in order.
+        self.place: NDArray[np.integer] | None = None
         if (self.size != self.width).any():
             start = np.cumsum(self.size) - self.size
-            slot = np.arange(group.size) - np.repeat(start, self.size)
-            self.place = np.repeat(np.arange(count) * self.width, self.size) + slot
+            gap = np.arange(count) * self.width - start  # the free places before a group
+            if count * self.width < 1 << 31:
+                gap = gap.astype(np.int32)
+            self.place = np.repeat(gap, self.size) + np.arange(group.size, dtype=gap.dtype)
 
     def median(self, value: Floats) -> Floats:
         """Returns one median for each group; NaN for a group without cells."""
