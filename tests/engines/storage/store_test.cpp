@@ -165,9 +165,20 @@ TEST_CASE("after 1000 kills no acknowledged write is lost and none is torn" *
                 if (!child) write_until_killed(*store, slot, rank, acknowledged);
                 children.push_back(child);
             }
-            usleep(random() % 4000);
+            // One round of four ends at any time, also as the ranks start; the others after a
+            // number of writes, which a slow machine reaches too.
+            if (round % 4 == 0) {
+                usleep(random() % 4000);
+            } else {
+                const std::uint64_t writes = random() % (8 * crash_cells);
+                while (acknowledged[0] + acknowledged[1] < writes) usleep(20);
+            }
             for (auto child : children) kill(child, SIGKILL);
-            for (auto child : children) waitpid(child, nullptr, 0);
+            for (auto child : children) {
+                int status = 0;
+                waitpid(child, &status, 0);
+                REQUIRE(WIFSIGNALED(status));
+            }
         }
         Failure failure;
         auto store = Store::attach(folder.path / "assay-io-t", false, failure);
