@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -22,22 +21,12 @@
 #include "profile/analyse/metadata.hpp"
 #include "profile/heap/python_nodes.hpp"
 #include "profile/trace/file.hpp"
+#include "temporary_file.hpp"
 
 using namespace assay;
 using namespace assay::heap;
 
 namespace {
-
-// A file of this process, removed at the end.
-struct File {
-    explicit File(const char* name)
-        : path(std::filesystem::temp_directory_path() /
-               ("assay-hostile-" + std::to_string(getpid()) + name)) {
-        std::filesystem::remove(path);
-    }
-    ~File() { std::filesystem::remove(path); }
-    std::filesystem::path path;
-};
 
 template <class Write>
 nlohmann::json json_of(Write write) {
@@ -52,10 +41,7 @@ nlohmann::json json_of(Write write) {
 }
 
 nlohmann::json imported(const std::string& text) {
-    const File file(".zst");
-    std::string packed(ZSTD_compressBound(text.size()), 0);
-    packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 1));
-    std::ofstream(file.path, std::ios::binary) << packed;
+    const TemporaryFile file(packed_by_zstd(text));
     return json_of([&](std::FILE* into) { import_heaptrack(file.path, into); });
 }
 
@@ -65,7 +51,7 @@ struct Chunk {
 };
 
 nlohmann::json analysed(const std::vector<Chunk>& chunks, std::size_t garbage = 0) {
-    const File file(".heap");
+    const TemporaryFile file;
     {
         TraceWriter writer(file.path);
         for (const Chunk& chunk : chunks) writer.write(chunk.header, chunk.payload);
@@ -159,7 +145,7 @@ TEST_CASE(
 }
 
 TEST_CASE("an object file that is a FIFO is missing, and is not waited for") {
-    const File fifo(".fifo");
+    const TemporaryFile fifo;
     REQUIRE(mkfifo(fifo.path.c_str(), 0600) == 0);
     const std::string line = "0 1000 9000 - " + fifo.path.string() + "\n";
     Bytes node;

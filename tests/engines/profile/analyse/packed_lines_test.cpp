@@ -5,47 +5,26 @@
 #include <unistd.h>
 
 #include <array>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "core/error.hpp"
+#include "temporary_file.hpp"
 
-using assay::heap::PackedLines;
+using namespace assay::heap;
 
 namespace {
 
 constexpr std::string_view text = "v 10400 3\nX program\r\n\n# end\n";
 const std::vector<std::string> lines_of_text{"v 10400 3", "X program", "", "# end"};
 
-// A file of its own that goes with the object.
-class TemporaryFile {
-public:
-    explicit TemporaryFile(std::string_view bytes) {
-        close(mkstemp(path_.data()));
-        std::ofstream(path_, std::ios::binary) << bytes;
-    }
-    ~TemporaryFile() { std::filesystem::remove(path_); }
-    const std::string& path() const { return path_; }
-
-private:
-    std::string path_ = std::filesystem::temp_directory_path() / "assay-lines-XXXXXX";
-};
-
-std::string packed_by_zstd(std::string_view bytes) {
-    std::string packed(ZSTD_compressBound(bytes.size()), '\0');
-    packed.resize(ZSTD_compress(packed.data(), packed.size(), bytes.data(), bytes.size(),
-                                ZSTD_CLEVEL_DEFAULT));
-    return packed;
-}
-
 std::string packed_by_gzip(std::string_view bytes) {
-    const TemporaryFile file("");
-    const gzFile packer = gzopen(file.path().c_str(), "wb");
+    const TemporaryFile file;
+    const gzFile packer = gzopen(file.path.c_str(), "wb");
     gzwrite(packer, bytes.data(), static_cast<unsigned>(bytes.size()));
     gzclose(packer);
-    std::ifstream packed(file.path(), std::ios::binary);
+    std::ifstream packed(file.path, std::ios::binary);
     return {std::istreambuf_iterator<char>(packed), {}};
 }
 
@@ -57,7 +36,7 @@ struct Read {
 
 Read read(std::string_view bytes) {
     const TemporaryFile file(bytes);
-    PackedLines reader(file.path());
+    PackedLines reader(file.path);
     Read result;
     for (std::string_view line; reader.next(line);) result.lines.emplace_back(line);
     result.cut_off = reader.cut_off();
@@ -116,8 +95,9 @@ TEST_CASE("what cannot be read is refused with what to do") {
         std::string_view("\xfd"
                          "7zXZ\0rest",
                          10));
-    CHECK(error_of(by_xz.path()) ==
-          by_xz.path() + " is compressed by xz; fix: unpack it: unxz " + by_xz.path());
+    CHECK(error_of(by_xz.path) == by_xz.path.string() +
+                                      " is compressed by xz; fix: unpack it: unxz " +
+                                      by_xz.path.string());
     std::array<int, 2> ends{};
     REQUIRE(pipe(ends.data()) == 0);
     REQUIRE(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
