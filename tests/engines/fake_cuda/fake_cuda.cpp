@@ -9,6 +9,7 @@
 //            that GPU
 //   vanish   {gpu, after}: from the after-th copy on, every call for the GPU fails
 //   hang     {gpu, after}: the after-th copy of the GPU never ends
+//   late     seconds: a query sees the begin of copies only that long after it
 //   corrupt  {gpu, way, after, offset}: one byte of the after-th copy of the GPU arrives wrong
 //
 // Misuse that a real driver might accept (memory that is not pinned, a stream of another GPU, a
@@ -26,6 +27,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 
 namespace {
 
@@ -116,7 +118,8 @@ bool is_injected(const char* fault, const Gpu& gpu, long count) {
 
 struct StreamState {
     Gpu* gpu = nullptr;
-    double time = 0;  // end of the last queued work
+    double time = 0;        // end of the last queued work
+    bool released = false;  // by a host function; the next event is the begin of copies
     std::mutex mutex;
     std::condition_variable work_added;
     std::deque<std::function<void()>> queue;
@@ -145,6 +148,7 @@ struct EventState {
     Gpu* gpu = nullptr;
     std::atomic<bool> pending = false;
     double time = 0;
+    double late = 0;  // seconds until a query sees it
 };
 
 bool is_pinned(const void* data, std::size_t bytes) {
@@ -396,6 +400,7 @@ Result cuMemsetD8Async(unsigned long long address, unsigned char value, std::siz
 
 Result cuLaunchHostFunc(StreamState* stream, void (*function)(void*), void* data) {
     if (const Result result = begin_call_of_current("cuLaunchHostFunc")) return result;
+    stream->released = true;
     stream->push([=] {
         function(data);
         stream->time = std::max(stream->time, now());
@@ -422,6 +427,7 @@ Result cuEventRecord(EventState* event, StreamState* stream) {
     if (const Result result = begin_call_of_current("cuEventRecord")) return result;
     if (event->gpu != stream->gpu) report("an event of another GPU");
     event->pending = true;
+    event->late = std::exchange(stream->released, false) ? machine().plan.value("late", 0.0) : 0;
     stream->push([=] {
         event->time = stream->time;
         event->pending = false;
@@ -431,7 +437,7 @@ Result cuEventRecord(EventState* event, StreamState* stream) {
 
 Result cuEventQuery(EventState* event) {
     if (const Result result = begin_call("cuEventQuery", event->gpu)) return result;
-    return event->pending ? not_ready : success;
+    return event->pending || now() < event->time + event->late ? not_ready : success;
 }
 
 Result cuEventElapsedTime(float* milliseconds, EventState* begin, EventState* end) {

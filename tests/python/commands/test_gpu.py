@@ -87,6 +87,17 @@ def test_planted_rates_are_found(gpu: Run) -> None:
     assert 0 < total["d2h",] <= 1.02 * 200e6
 
 
+@pytest.mark.parametrize("gpus", [TWO, TWO[1:]], ids=["two", "one"])
+def test_a_host_that_sees_the_start_late_does_not_raise_the_total(
+    gpu: Run, gpus: list[dict[str, Any]]
+) -> None:
+    """The copies of the slower GPU take 10 ms, and the host sees them begin after 8 ms."""
+    _, records, _ = gpu(gpus=gpus, late=0.008)
+    total = figures(records, "total")
+    for direction in ("h2d", "d2h"):
+        assert 0 < total[direction,] <= 1.02 * len(gpus) * 100e6
+
+
 @pytest.mark.acceptance("node")
 @pytest.mark.statistical(
     "1 in 1000, estimated: three of five repetitions of 10 ms would have to take three times as long"
