@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import pytest
 
 from assay.cli import main
 from assay.lab.guest import Guest, Hardware
-from assay.lab.guest.guest import qemu_command
+from assay.lab.guest.guest import MAX_BOOTS, qemu_command
 from assay.lab.guest.kernel import Kernel, extract_payload
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -128,6 +130,57 @@ def test_the_time_limit_and_the_removal_of_a_killed_guests_folder(in_guest: Any)
     assert done.returncode == 2
     assert done.stderr == "assay: the guest was not done within 2 s; fix: give a longer --timeout\n"
     assert not left.exists()
+
+
+@pytest.fixture
+def fake_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a shell script in QEMU's place; it writes the guest's state with ``state WORD`` and gets the number of the
+    boot as ``$boot``."""
+
+    def make(script: str) -> None:
+        lines = [
+            "#!/bin/bash",
+            f"echo >>{tmp_path}/boots; boot=$(wc -l <{tmp_path}/boots)",
+            "for word; do case $word in fd=*,set=3) word=${word#fd=}; fd=${word%,*} ;; esac; done",
+            'state() { echo "$1" >&"$fd"; }',
+            script,
+        ]
+        (tmp_path / "qemu-system-x86_64").write_text("\n".join(lines) + "\n")
+        (tmp_path / "qemu-system-x86_64").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        kernel = Kernel("6", Path("/k"), Path("/m"), Path("/i"))
+        monkeypatch.setattr("assay.lab.guest.guest.prepare_kernel", lambda: kernel)
+
+    return make
+
+
+def test_a_guest_that_did_not_boot_is_booted_once_more(
+    fake_qemu: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    fake_qemu("[ $boot = 1 ] && { echo 'Kernel panic'; exit 1; }; state up; state 7")
+    assert main(["lab", "vm", "--", "true"]) == 7
+    said = capfd.readouterr().err
+    assert re.fullmatch(r"the guest did not boot in \d+ s: Kernel panic; trying once more\n", said)
+
+
+def test_a_guest_that_never_boots_is_one_line(
+    fake_qemu: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fake_qemu("echo a line; echo 'Kernel panic'")
+    assert main(["lab", "vm", "--", "true"]) == 2
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert re.fullmatch(r"assay: the guest did not boot in \d+ s: Kernel panic; fix: try again", last)
+    assert (tmp_path / "boots").read_text() == "\n" * MAX_BOOTS
+
+
+def test_a_job_is_not_started_twice(
+    fake_qemu: Callable[[str], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A guest that was up may have done its job, or half of it."""
+    fake_qemu("state up; echo 'out of memory'")
+    assert main(["lab", "vm", "--", "true"]) == 2
+    assert "ended without an exit code: out of memory" in capfd.readouterr().err
+    assert (tmp_path / "boots").read_text() == "\n"
 
 
 @pytest.mark.parametrize(

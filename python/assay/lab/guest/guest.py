@@ -24,6 +24,7 @@ from pathlib import Path
 from assay.errors import UserError
 from assay.lab.guest.kernel import Kernel, prepare_kernel
 from assay.lab.tools import find
+from assay.records.text import one_line
 from assay.records.units import format_quantity
 
 SCRIPTS = Path(__file__).parent
@@ -83,6 +84,11 @@ class GuestResult:
     is_up: bool
     timed_out: bool = False
     console: str = ""  # the last line of the kernel console
+    seconds: float = 0.0
+
+    def boot_failure(self) -> str:
+        """Returns how a boot failed: after which time, with which last words."""
+        return f"the guest did not boot in {self.seconds:.0f} s: {self.console or 'no output'}"
 
 
 def _remove_stale_folders() -> None:
@@ -111,11 +117,11 @@ def run_guest(guest: Guest) -> int:
             if result.is_up or result.timed_out:
                 break
             if attempt + 1 < MAX_BOOTS:
-                print("the guest did not boot; trying once more", file=sys.stderr)
+                print(f"{result.boot_failure()}; trying once more", file=sys.stderr)
     if result.timed_out:
         raise UserError(f"the guest was not done within {guest.limit_s:.0f} s", "give a longer --timeout")
     if not result.is_up:
-        raise UserError(f"the guest did not boot: {result.console or 'no output'}", "try again")
+        raise UserError(result.boot_failure(), "try again")
     if result.code is None:
         raise UserError(
             f"the guest ended without an exit code: {result.console}", "try more memory: --memory"
@@ -250,6 +256,7 @@ def _boot(guest: Guest, kernel: Kernel, folder: Path, deadline: float) -> GuestR
     """Boots once. The guest ends when QEMU ends; QEMU is killed if its parent dies."""
     state, console = folder / "state", folder / "console"
     state.touch()
+    start = time.monotonic()
     # QEMU writes to pipes: it refuses descriptors that are readable too, as a terminal's.
     with _Relays((1, 2)) as relays, open(state, "ab") as state_file, open(console, "wb") as console_file:
         ports = [*relays.ends, state_file.fileno()]
@@ -273,7 +280,8 @@ def _boot(guest: Guest, kernel: Kernel, folder: Path, deadline: float) -> GuestR
     state.unlink()
     last = console.read_text(errors="replace").strip().splitlines()[-1:]
     codes = [int(line) for line in lines if line.isdigit()]
-    return GuestResult(codes[-1] if codes else None, "up" in lines, timed_out, last[0] if last else "")
+    code, seconds = codes[-1] if codes else None, time.monotonic() - start
+    return GuestResult(code, "up" in lines, timed_out, one_line(last[0]) if last else "", seconds)
 
 
 class _Relays:
