@@ -8,7 +8,7 @@ from pathlib import Path
 
 import make_run
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from assay.report.html import build_report
 
@@ -27,6 +27,7 @@ LIMIT_MS = 120_000  # for each step of a page; against hangs
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=LIMIT_MS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser

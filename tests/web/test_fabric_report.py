@@ -52,7 +52,7 @@ def test_the_worst_step_is_shown_first(open_report: Open, conflicts: Path) -> No
 def test_many_shared_links_scroll_in_a_box_and_fit_a_narrow_screen(open_report: Open, tmp_path: Path) -> None:
     page = open_report(make_report(tmp_path, "--fat-tree", "radix=12,nodes=72", "--schedule", "random"))
     page.set_viewport_size({"width": 400, "height": 800})
-    assert page.locator("#fabric table.pairs tbody tr").count() > 20
+    page.locator("#fabric table.pairs tbody tr").nth(20).wait_for()
     box = page.locator("#fabric .table-box", has=page.locator("table.pairs")).bounding_box()
     assert box is not None and box["height"] <= 562
     assert page.evaluate("document.documentElement.scrollWidth") == 400

@@ -24,6 +24,7 @@ namespace {
 constexpr std::size_t block_bytes = 65536;
 constexpr std::size_t blocks = 8;
 constexpr int poll_ms = 50;  // while nothing arrives, between checks of stopping_
+constexpr Nanoseconds last_drain_limit = 1'000'000'000;  // of a socket that never runs empty
 
 // The buffers of one recvmmsg call. A block holds one message, or several that the kernel joined.
 struct ReceiveBlocks {
@@ -127,6 +128,11 @@ void ReceiveThreads::receive_loop(Worker& worker) {
         for (const std::size_t s : worker.sockets) any |= drain(worker, s);
         if (!any) poll(polled.data(), polled.size(), poll_ms);
     }
+    // What the sockets hold has arrived, also where a busy machine has not run this thread lately.
+    for (const std::size_t s : worker.sockets)
+        for (const Nanoseconds limit = now() + last_drain_limit;
+             drain(worker, s) && now() < limit;) {
+        }
 }
 
 // Receives the datagrams that wait in a socket, at most one set of blocks. Returns false if there

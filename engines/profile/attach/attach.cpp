@@ -165,9 +165,9 @@ void Attachment::load_library() {
         for (const pid_t tid : Threads::list(pid_)) {
             bool is_done = false;
             const bool is_stopped = threads_.stop(tid, now() + stop_limit);
-            was_stopped &= is_stopped && threads_.stopped().front().was_stopped;
-            if (is_stopped && threads_.stopped().front().signal == 0 &&
-                process.assess_thread(tid).can_call) {
+            const auto thread = std::ranges::find(threads_.stopped(), tid, &Thread::tid);
+            was_stopped &= is_stopped && thread->was_stopped;
+            if (is_stopped && thread->signal == 0 && process.assess_thread(tid).can_call) {
                 RemoteCall remote(tid, memory_, libc, [] {});
                 if (remote.call(dlopen_address,
                                 {remote.write_text(library_), RTLD_NOW | RTLD_LOCAL}) == 0) {

@@ -83,7 +83,9 @@ bool Threads::wait_for_stop(Thread& thread, Nanoseconds deadline) {
     return true;
 }
 
-bool Threads::stop(pid_t tid, Nanoseconds deadline) { return seize(tid) && wait_for_all(deadline); }
+bool Threads::stop(pid_t tid, Nanoseconds deadline) {
+    return (has(tid) || seize(tid)) && wait_for_all(deadline) && has(tid);
+}
 
 // Waits until all threads have stopped. Threads that end meanwhile are removed from the list.
 bool Threads::wait_for_all(Nanoseconds deadline) {

@@ -32,8 +32,9 @@ public:
     // The ids of a process's threads, the main thread first.
     static std::vector<pid_t> list(pid_t pid);
 
-    // Stops a thread. Returns false if it has ended or has not stopped by `deadline`. Throws Error
-    // if tracing is not allowed.
+    // Stops a thread, and those that had not stopped by an earlier deadline. Returns false if it
+    // has ended or one of them has not stopped by `deadline`. Throws Error if tracing is not
+    // allowed.
     bool stop(pid_t tid, Nanoseconds deadline);
     // Stops all threads, including those that are created meanwhile.
     bool stop_all(Nanoseconds deadline);

@@ -149,21 +149,7 @@ public:
             waitpid(pid, nullptr, 0);  // they only read files, so they end
     }
 
-private:
-    // Passes page faults to the recorders.
-    void drain_faults(bool counts_losses = false) {
-        const auto keep = [&](const Fault& fault) { pending_faults_.add(fault); };
-        counts_losses ? faults_.drain_all(keep) : faults_.drain(keep);
-        pending_faults_.pass([&](const Fault& fault) {
-            for (TraceRecorder& recorder : recorders_)
-                if (recorder.pid() == fault.pid) {
-                    recorder.note_fault(fault);
-                    return true;
-                }
-            return false;
-        });
-    }
-
+    // Finds new processes and completes the traces of those that have ended.
     void scan() {
         // The ended processes are determined before the arenas are listed, so that the list
         // contains their last arenas. These show whether an exec replaced a program.
@@ -194,11 +180,27 @@ private:
         }
     }
 
+private:
+    // Passes page faults to the recorders.
+    void drain_faults(bool counts_losses = false) {
+        const auto keep = [&](const Fault& fault) { pending_faults_.add(fault); };
+        counts_losses ? faults_.drain_all(keep) : faults_.drain(keep);
+        pending_faults_.pass([&](const Fault& fault) {
+            for (TraceRecorder& recorder : recorders_)
+                if (recorder.pid() == fault.pid) {
+                    recorder.note_fault(fault);
+                    return true;
+                }
+            return false;
+        });
+    }
+
     // Completes a trace. Each kind of warning is printed once, for the first process that has it.
     void finish(TraceRecorder& recorder, bool is_replaced) {
         drain_faults(true);
         recorder.finish(faults_.lost(),
                         pending_faults_.dropped(recorder.pid(), recorder.start_ns()), is_replaced);
+        report_failure(recorder);
         for (const std::string& line : recorder.warnings())
             if (reported_warnings_.insert(line.substr(line.find_first_not_of("0123456789 ")))
                     .second)
@@ -210,7 +212,8 @@ private:
         recorder.abandon();
         if (!is_failure_reported_)
             fmt::print(stderr,
-                       "assay-heap: cannot write the trace: {}; the program goes on unrecorded\n",
+                       "assay-heap: cannot write the trace: {}; what the program does from there "
+                       "on is not recorded\n",
                        recorder.error());
         is_failure_reported_ = true;
     }
@@ -316,9 +319,11 @@ void record_running(Settings settings) {
         });
     settings.ran_ns = static_cast<std::uint64_t>(attachment.process_age());
     const Nanoseconds start = now(), stopped_at_attach = attachment.longest_stop();
+    Recorder recorder(settings, arenas.path(), faults);
+    recorder.scan();  // locks the process's buffers, which refuses other recorders
     fmt::print("attached {}\n", settings.process);
     std::fflush(stdout);
-    Recorder(settings, arenas.path(), faults).run([&] {
+    recorder.run([&] {
         if (attachment.is_over()) return true;
         const bool is_time = settings.seconds > 0 && seconds(now() - start) >= settings.seconds;
         if (received_signal == 0 && !is_time) return false;

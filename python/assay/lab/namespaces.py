@@ -9,17 +9,21 @@ mark in the host name namespace identifies them (see ``node.sh``), also without 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import select
 import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from assay.errors import UserError
 from assay.lab import tools
 
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWUTS = 0x04000000
 _START_LIMIT_S = 120.0  # against hangs, as the other limits: a busy machine takes seconds
 _END_LIMIT_S = 60.0
 MARK_PREFIX = "assay-lab."
@@ -107,13 +111,24 @@ def find_processes(lab: str | None = None) -> dict[int, tuple[str, str]]:
 
 
 def _read_mark(pid: str) -> tuple[str, str] | None:
-    """Returns the lab and the node of a process's host name namespace, if any."""
-    command = [tools.find("nsenter", "util-linux"), "-t", pid, "-u", "cat"]
-    command += ["/proc/sys/kernel/domainname", "/proc/sys/kernel/hostname"]
-    names = subprocess.run(command, capture_output=True, text=True, timeout=tools.TIME_LIMIT_S).stdout.split()
-    if len(names) != 2 or not names[0].startswith(MARK_PREFIX):
+    """Returns the lab and the node of a process's host name namespace, if any. Raises OSError if the process has ended
+    or must not be inspected.
+
+    A thread enters the namespace: a process that did would be found there by others, as a process of that lab.
+    """
+    with open(f"/proc/{pid}/ns/uts") as namespace, ThreadPoolExecutor(1) as thread:
+        domain, host = thread.submit(_names_in, namespace.fileno()).result()
+    if not domain.startswith(MARK_PREFIX):
         return None
-    return names[0].removeprefix(MARK_PREFIX), names[1]
+    return domain.removeprefix(MARK_PREFIX), host
+
+
+def _names_in(namespace: int) -> tuple[str, str]:
+    """Moves the calling thread into a host name namespace; returns its domain and host name."""
+    if _libc.setns(namespace, _CLONE_NEWUTS) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
+    kernel = Path("/proc/sys/kernel")
+    return (kernel / "domainname").read_text().strip(), (kernel / "hostname").read_text().strip()
 
 
 def refuse_inside() -> None:

@@ -85,12 +85,17 @@ def folder(name: str) -> Path:
 def claim(name: str) -> Path:
     """Creates the lab's folder, which claims the name. Raises UserError if it exists."""
     path = folder(name)
-    try:
-        os.makedirs(path)
-    except FileExistsError:
-        raise UserError(
-            f"lab '{name}' is up already", f"take it down first: assay lab down --lab {name}"
-        ) from None
+    while True:
+        try:
+            ROOT.mkdir(parents=True, exist_ok=True)
+            path.mkdir()
+            break
+        except FileNotFoundError:
+            continue  # the end of another lab has removed the empty ROOT meanwhile
+        except FileExistsError:
+            raise UserError(
+                f"lab '{name}' is up already", f"take it down first: assay lab down --lab {name}"
+            ) from None
     (path / "tmp").mkdir()
     (path / "nodes").mkdir()
     return path

@@ -41,6 +41,7 @@ from assay.records.schema import (
 
 TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
+READER_LIMIT_S = 5.0  # for the last messages of processes that have ended
 END_LIMIT_S = 30.0  # of a process that has closed its output; on a busy machine it may take seconds to end
 SILENCE_REPORT_S = 5.0  # between two calls of on_silence
 
@@ -198,7 +199,7 @@ class _Processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for reader in self._readers:
-            reader.join(timeout=GRACE_S)
+            reader.join(timeout=READER_LIMIT_S)
         return next((status for process in self._processes if (status := process.wait())), 0)
 
     def _wait(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -18,22 +18,30 @@ def run_recorded(
 ) -> int:
     """Runs the recorder's command to its end. Returns its exit status, 128 + N after signal N. ``forwarded_signals``
     are sent on to the recorder. Raises FileNotFoundError when it cannot be started."""
-    process = subprocess.Popen(command, env=environment)
-    with _interrupts_reach_program(process, forwarded_signals):
+    process: subprocess.Popen[bytes] | None = None
+    early: list[int] = []  # signals that came before the recorder was started
+
+    def forward(number: int, _: object) -> None:
+        if process is None:
+            early.append(number)
+        else:
+            process.send_signal(number)
+
+    # The terminal sends Ctrl-C to the program, too; the recording until then is kept.
+    handlers = dict.fromkeys(forwarded_signals, forward) | {signal.SIGINT: lambda *_: None}
+    with _handled(handlers):
+        process = subprocess.Popen(command, env=environment)
+        for number in early:
+            process.send_signal(number)
         status = process.wait()
     return 128 - status if status < 0 else status
 
 
 @contextlib.contextmanager
-def _interrupts_reach_program(
-    process: subprocess.Popen[bytes], forwarded_signals: Sequence[signal.Signals]
-) -> Iterator[None]:
-    """Ignores Ctrl-C here, because the terminal sends it to the program, too; the recording until then is kept."""
-    before = {
-        number: signal.signal(number, lambda number, _: process.send_signal(number))
-        for number in forwarded_signals
-    }
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _handled(handlers: Mapping[signal.Signals, Callable[[int, object], None]]) -> Iterator[None]:
+    """Handles signals so for the block. A program that is started in it has the kernel's own handling, as ``exec``
+    passes only on what is ignored."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:

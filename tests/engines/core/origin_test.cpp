@@ -2,12 +2,15 @@
 #include "core/origin.hpp"
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 TEST_CASE("a missing part comes back as it came") {
-    const auto checkout = std::filesystem::temp_directory_path() / "assay-origin-test";
+    const auto checkout =
+        std::filesystem::temp_directory_path() / ("assay-origin-test-" + std::to_string(getpid()));
     std::filesystem::create_directories(checkout);
     std::ofstream(checkout / "CMakeLists.txt") << "\n";
     CHECK(assay::repair(checkout / "build/bin/assay-heap") == "make setup");

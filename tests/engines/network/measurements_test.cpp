@@ -117,7 +117,8 @@ TEST_CASE("a corruption is counted and located, and its bytes do not count as ar
 
 TEST_CASE("a sweep ends near its budget, has every size, and reports progress") {
     Recording recording;
-    measure(recording, all_to_all, 3, "--sizes 1,64,4096,65536 --budget 0.5 --confidence 0");
+    measure(recording, all_to_all, 3, "--sizes 1,64,4096,65536 --budget 0.5 --confidence 0",
+            {.rate = 1e9, .delay = 1'000'000, .simulated_time = true});
     CHECK(recording.records_of("measurement", "bandwidth").size() == 4);
     double last = 0;
     for (const Json& progress : recording.records_of("progress")) {

@@ -77,7 +77,7 @@ TEST_CASE("both directions, a ring and idle ranks end without pending operations
     for (const char* flows : {"[[0,1],[1,0]]", "[[0,1],[1,2],[2,3],[3,0]]"})
         for (const int inflight : {1, 3}) {
             const Measured measured = measure(
-                5, {.rate = 1e9},
+                5, {.rate = 1e9, .simulated_time = true},
                 fmt::format(R"({{"flows": {}, "size": 4096, "seconds": 0.05}})", flows), inflight);
             CHECK(measured.window > 0);
             CHECK(measured.messages > 4);

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -377,7 +378,8 @@ TEST_CASE(
         job.drain_all();
         const pid_t child = fork();
         if (!child) _exit(0);
-        usleep(100'000);
+        siginfo_t ending{};
+        REQUIRE(waitid(P_PID, static_cast<id_t>(child), &ending, WEXITED | WNOWAIT) == 0);
         job.file().syncing = static_cast<std::uint32_t>(child);  // a zombie has ended
         CHECK(truncate(job.path.c_str(), 0) == 0);  // what it was to make durable is lost
         if (is_noted_first) job.drain.note_interrupted_sync(job.slot);

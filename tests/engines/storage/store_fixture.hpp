@@ -58,3 +58,12 @@ inline std::unique_ptr<Store> create_store(const std::string& folder, std::uint3
     store->set_phase(Phase::active);
     return store;
 }
+
+// Waits until rank 0's whole ring has its pages: the thread that allocates them changes what a test
+// measures of the memory.
+inline void await_prefault(const Store& store) {
+    const auto& head = store.head(0);
+    for (int wait = 0; head.prefaulted.load() < head.ring_bytes.load() && wait < 60'000; ++wait)
+        usleep(1000);
+    REQUIRE(head.prefaulted.load() == head.ring_bytes.load());
+}

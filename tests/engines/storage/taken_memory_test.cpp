@@ -121,6 +121,7 @@ TEST_CASE("a writer goes on when others have taken the pages that it gave back")
     REQUIRE(job.writer.claim() == 0);
     for (int k = 0; k < 100; ++k) REQUIRE(job.write(300'007));
     job.drain_all();
+    await_prefault(*job.store);
     for (int k = 0; k < 2; ++k) job.writer.release_drained();
     const std::uint64_t released = job.allocated_bytes();
     pages_left = 100;

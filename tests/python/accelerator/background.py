@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
@@ -52,9 +53,25 @@ def drains_of(store: Path) -> list[int]:
 
 
 def kill_drains(store: Path) -> None:
-    """Kills the background drains of a store, of which there must be at least one, and waits for their end."""
+    """Kills the background drains, at least one, of a store or of a folder's stores, and waits for their end."""
     assert drains_of(store)
     end_drains(store)
+    await_release(store)
+
+
+def await_release(store: Path) -> None:
+    """Waits until no process holds the lock of a store, or of a folder's stores: the kernel releases it last."""
+    stores = [store] if store.is_file() else [path for path in store.iterdir() if path.is_file()]
+    wait_until(lambda: all(is_released(path) for path in stores))
+
+
+def is_released(store: Path) -> bool:
+    with store.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def end_drains(folder: Path) -> None:

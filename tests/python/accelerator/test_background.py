@@ -126,7 +126,7 @@ def test_data_of_a_killed_drain_are_recovered(
 
 def test_the_job_writes_the_file_if_its_drain_is_killed(tmp_path: Path, shm: Path) -> None:
     """The next close waits for the file system, as the job's end does."""
-    kill = f"kill -9 $(pgrep -f 'background {shm}')"
+    kill = f"kill -9 $(pgrep -f 'assay-store background {shm}')"
     script = tmp_path / "drain.sh"
     script.write_text(f'#!/bin/sh\n{STORE_TOOL} "$@" && {kill}\n')
     script.chmod(0o755)

@@ -136,10 +136,16 @@ def test_a_limit_on_the_size_of_files_does_not_end_the_program(
 # ---- programs that end early
 
 
+def lock_store(shm: Path) -> str:
+    """The lines of a shell that locks the only store of a folder as its processes do, until all that it starts have
+    ended."""
+    return f"exec 9<$(echo {shm}/assay-io-*) && flock --shared 9"
+
+
 def test_an_aborted_program_leaves_no_empty_store(folder: Path, shm: Path) -> None:
     """A process of the job ends after the launcher: it holds the store's lock a while."""
     abort = f"{' '.join(MPIRUN['mpich'])} -n 2 {mpi_program(folder, 'abort', ABORT)}"
-    script = f"{abort}; status=$?; flock --shared {shm}/assay-io-* sleep 1 & sleep 0.1; exit $status"
+    script = f"{abort}; status=$?; {lock_store(shm)}; sleep 1 & exit $status"
     result = assay("io", "run", "--mpi", "mpich", "--store", str(shm), "--store-size", "64MiB", "--",
                    "bash", "-c", script)  # fmt: skip
     assert result.returncode == 3, result.stdout + result.stderr
@@ -157,7 +163,7 @@ def test_a_program_that_ends_while_its_store_is_made_leaves_none(shm: Path) -> N
 @pytest.mark.acceptance("storage")  # waits for its limit of 10 s
 def test_a_store_that_stays_in_use_is_named(folder: Path, shm: Path) -> None:
     abort = f"{' '.join(MPIRUN['mpich'])} -n 2 {mpi_program(folder, 'abort', ABORT)}"
-    script = f"{abort}; flock --shared {shm}/assay-io-* sleep 60 >/dev/null 2>&1 & echo $!; sleep 0.1; exit 3"
+    script = f"{abort}; {lock_store(shm)}; sleep 60 >/dev/null 2>&1 & exit 3"
     result = assay("io", "run", "--mpi", "mpich", "--store", str(shm), "--store-size", "64MiB", "--",
                    "bash", "-c", script)  # fmt: skip
     (store,) = shm.iterdir()

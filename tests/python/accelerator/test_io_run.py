@@ -9,9 +9,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from background import held_drain
+from background import held_drain, wait_until
 from durability import in_acceptance
 from mpi_programs import (
     AS_ROOT,
@@ -136,6 +137,12 @@ def test_acknowledged_writes_of_killed_ranks_are_recovered(
     assert list(shm.iterdir()) == []
 
 
+def store_listed(shm: Path) -> dict[str, Any]:
+    """What ``assay io stores`` says of the only store of a folder."""
+    listed: dict[str, Any] = json.loads(assay("io", "stores", "--json", str(shm)).stdout)
+    return listed
+
+
 def test_io_run_until_memory_leaves_the_file_to_the_drain(writer: Path, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "out"
     settings = {"ASSAY_IO_DRAIN_LAG": "100000"} | held_drain(tmp_path, "out")
@@ -147,8 +154,9 @@ def test_io_run_until_memory_leaves_the_file_to_the_drain(writer: Path, tmp_path
     # The last message of the job may wake the drain, whose first error the job may see.
     assert result.returncode == (2 if "No space left" in result.stderr else 0), result.stderr
     assert "assay io drain" in result.stderr and file.stat().st_size == 0
-    listed = json.loads(assay("io", "stores", "--json", str(shm)).stdout)
+    listed = store_listed(shm)
     assert (listed["state"], listed["bytes"]) == ("draining", 400 * 4096)
+    wait_until(lambda: any(file["error"] for file in store_listed(shm)["files"]))
     late = assay("io", "drain", "--timeout", "0.1s", str(shm))
     assert late.returncode == 2 and "No space left" in late.stderr, late.stderr
     (tmp_path / "fault").unlink()

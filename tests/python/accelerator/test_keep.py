@@ -26,7 +26,7 @@ from durability import (
 
 pytestmark = pytest.mark.programs
 
-KEEP = {"ASSAY_IO_KEEP": "checkpoint", "ASSAY_IO_DIRECT": "1"}
+KEEP = {"ASSAY_IO_KEEP": "state", "ASSAY_IO_DIRECT": "1"}
 mpis = pytest.mark.parametrize("mpi", TESTED)
 nodes = pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
 
@@ -105,7 +105,7 @@ def test_a_store_of_another_number_of_nodes_is_not_used(tmp_path: Path, shm: Pat
     fewer = KEEP | {"ASSAY_IO_RANKS_PER_NODE": "1", "ASSAY_IO_REQUIRE": "0"}
     result = run_case("mpich", "reread", tmp_path, shm, **fewer)
     check_passed(result, "reread")
-    assert "assay io drop checkpoint" in result.stderr and single_store(shm).exists()
+    assert "assay io drop state" in result.stderr and single_store(shm).exists()
 
 
 # ---- the command line
@@ -114,16 +114,16 @@ def test_a_store_of_another_number_of_nodes_is_not_used(tmp_path: Path, shm: Pat
 def test_io_run_keeps_stores_and_io_drop_drops_them(tmp_path: Path, shm: Path) -> None:
     for case, faults in (("closed", {}), ("reread", read_faults(tmp_path))):
         command = [program("mpich"), str(tmp_path), case]
-        result = assay_io_run("mpich", shm, command, faults, "--keep", "checkpoint")
+        result = assay_io_run("mpich", shm, command, faults, "--keep", "state")
         check_passed(result, case)
         assert result.stderr == ""
     listed = assay("io", "stores", str(shm)).stdout
-    assert "kept as checkpoint" in listed and "2 MiB of 1 files" in listed, listed
+    assert "kept as state" in listed and "2 MiB of 1 files" in listed, listed
     recovered = assay("io", "recover", str(shm))
     assert recovered.returncode == 0 and single_store(shm).exists(), recovered.stderr
     wrong = assay("io", "drop", "no-such-name", ASSAY_IO_STORE=str(shm))
     assert wrong.returncode == 2 and len(wrong.stderr.splitlines()) == 1, wrong.stderr
-    dropped = assay("io", "drop", "checkpoint", ASSAY_IO_STORE=str(shm))
+    dropped = assay("io", "drop", "state", ASSAY_IO_STORE=str(shm))
     assert dropped.returncode == 0 and list(shm.iterdir()) == [], dropped.stdout + dropped.stderr
 
 

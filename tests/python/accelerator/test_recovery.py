@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from background import MEMORY, held_drain, kill_drains
+from background import MEMORY, await_release, held_drain, kill_drains
 from durability import (
     FAULTY_FS,
     NEVER_DRAIN,
@@ -37,6 +37,7 @@ def abandon(tmp_path: Path, shm: Path, case: str = "abandoned", mpi: str = "mpic
     result = run_case(mpi, case, tmp_path, shm, **NEVER_DRAIN)
     assert result.returncode != 0
     assert (tmp_path / "data").stat().st_size == 0
+    await_release(shm)
     return single_store(shm)
 
 

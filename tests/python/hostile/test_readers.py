@@ -159,7 +159,7 @@ def planted_settings(machine: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [probe(), "run", "node.settings"],
         capture_output=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ, "ASSAY_TOPOLOGY": machine},
     )
 

@@ -31,6 +31,7 @@ INSIDE = Path(__file__).with_name("inside_guest.py")
 in_acceptance = pytest.mark.acceptance("lab")
 
 
+@pytest.mark.timeout(2700)  # an emulated machine
 def test_a_guest_runs_a_command(in_guest: Any, tmp_path: Path) -> None:
     """Output, exit code and files arrive outside. A shell starts fast on an emulated processor."""
     nodes = "/sys/devices/system/node/node"
@@ -181,6 +182,14 @@ def test_a_job_is_not_started_twice(
     assert main(["lab", "vm", "--", "true"]) == 2
     assert "ended without an exit code: out of memory" in capfd.readouterr().err
     assert (tmp_path / "boots").read_text() == "\n"
+
+
+def test_a_guest_that_does_not_power_off_is_ended(
+    fake_qemu: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.lab.guest.guest.POWER_OFF_LIMIT_S", 0.1)
+    fake_qemu("state up; state 7; exec sleep 1000")
+    assert main(["lab", "vm", "--", "true"]) == 7
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import subprocess
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traffic_meter import IDEAL, connect, goodput, network_of
+from traffic_meter import IDEAL, Ends, connect, goodput, network_of
 
 from assay.errors import UserError
 from assay.lab import Fault, Lab, Rates
@@ -120,8 +122,19 @@ def test_a_pulled_cable_cuts_a_host_off_until_cleared(fabric):
             connect(fabric, "h1", "h2", limit_s=0.5)
     finally:
         fabric.fault(["h2"], None)
-    for end in connect(fabric, "h1", "h2"):
+    for end in connect_patiently(fabric, "h1", "h2"):
         end.close()
+
+
+def connect_patiently(lab: Lab, *ends: str) -> Ends:
+    """Connects also while the kernel still looks for the address of a node that was cut off."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            return connect(lab, *ends)
+        except OSError as error:
+            if error.errno != errno.EHOSTUNREACH or time.monotonic() > deadline:
+                raise
 
 
 @in_acceptance

@@ -17,6 +17,7 @@ from pathlib import Path
 from assay.lab import Lab
 
 IDEAL = 0.956  # payload's share of the rate on the wire; the rest is headers
+Ends = tuple[socket.socket, socket.socket]
 _WARM_UP_S = 0.3  # the shapers' token buckets are full at first and let a burst pass
 _CHUNK = bytes(1 << 16)
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -42,9 +43,7 @@ def _enter(namespace: int) -> None:
         raise OSError(ctypes.get_errno(), "setns")
 
 
-def connect(
-    lab: Lab, sender: str, receiver: str, limit_s: float = 240.0
-) -> tuple[socket.socket, socket.socket]:
+def connect(lab: Lab, sender: str, receiver: str, limit_s: float = 240.0) -> Ends:
     """A connected pair: (socket in ``sender``, socket in ``receiver``)."""
     with network_of(lab, receiver):
         listener = socket.create_server((lab.address(receiver), 0))

@@ -124,9 +124,13 @@ def test_the_failure_of_a_rank_that_the_others_survive_is_told_in_words(tmp_path
     assert "{" not in err and "kind" not in err
 
 
-def test_a_rank_that_has_not_listened_has_not_come() -> None:
+def test_a_rank_that_has_not_listened_has_not_come(tmp_path: Path) -> None:
     """Its hello is passed on when it listens: a host that is stopped between the two is late."""
-    body = 'say(kind="hello", rank=rank, host="h")\nif rank == 2: sys.exit(2)\nlisten(); table()'
+    body = (
+        f'say(kind="hello", rank=rank, host="h")\nlistens = {str(tmp_path)!r} + "/{{}}"\n'
+        "if rank == 2: await_file(listens.format(0)); await_file(listens.format(1)); sys.exit(2)\n"
+        'listen(); open(listens.format(rank), "w").close(); table()'
+    )
     _, lines, _ = launch(body)
     assert {line["rank"] for line in lines if line["kind"] == "hello"} == {0, 1}
 

@@ -32,13 +32,14 @@ class PlantedRows(PlantedNetwork):
 
     further = 0.0
     noise = 0.0
+    random = random.Random(1)
 
     def _latency(self, a: str, b: str, size: int, params: dict) -> Measurement:
         record = super()._latency(a, b, size, params)
         names = list(self.network.cabinets)
         rows = [names.index(self.network.cabinet_of[host]) // 2 for host in (a, b)]
         more = self.further if rows[0] != rows[1] else 0.0
-        record.samples = [(time + more) * (1 + self.noise * random.random()) for time in record.samples]
+        record.samples = [(time + more) * (1 + self.noise * self.random.random()) for time in record.samples]
         return record
 
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,29 @@ def test_nobody_can_truncate_a_ring_that_is_in_use(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (5, "done\n"), done.stderr
     profile = load_profiles(tmp_path / "run" / FOLDER)[0]
     assert sum(row.count for row in profile.recording.objects.values()) >= 100_000
+
+
+@pytest.mark.parametrize("end", ["KILL", "STOP"])
+def test_a_recorder_that_is_gone_or_stopped_does_not_hold_the_program(end: str, tmp_path: Path) -> None:
+    """The program fills its ring of 65,536 events, which nobody empties. It waits at most once for a recorder that is
+    stopped, and what found no room is counted."""
+    script = f'kill -{end} $PPID; "$0"; status=$?; kill -CONT $PPID 2>/dev/null; echo $status >status'
+    program = compiled(tmp_path, ALLOCATES)
+    done = numa(tmp_path / "run", "sh", "-c", script, program, cwd=tmp_path)
+    await_file(tmp_path / "status")
+    assert (tmp_path / "status").read_text() == "5\n", done.stderr
+    if end == "STOP":
+        assert done.returncode == 0
+        ends = [profile.recording.end for profile in load_profiles(tmp_path / "run" / FOLDER)]
+        lost = max(end.lost for end in ends if end is not None)
+        assert 2 * 100_000 - 65_536 <= lost <= 2 * 100_000
+
+
+def await_file(path: Path) -> None:
+    deadline = time.monotonic() + 300
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a /dev/shm needs root")

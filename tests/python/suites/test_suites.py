@@ -7,11 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from processes import ends
 
 pytestmark = pytest.mark.slow
 
@@ -91,18 +91,6 @@ def test_a_part_that_does_not_end_is_ended_with_all_that_it_started(
     assert "hangs: ended after its limit" in result.failures[0]
     if pid.exists() and pid.read_text().strip():
         assert ends(int(pid.read_text()))
-
-
-def ends(pid: int) -> bool:
-    """Whether a process that has been killed is gone or a zombie. A busy machine takes a while to end it."""
-    for _ in range(600):
-        try:
-            if " Z " in Path(f"/proc/{pid}/stat").read_text():
-                return True
-        except OSError:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def test_the_last_40_lines_name_the_failing_tests(suites: ModuleType, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 // CSS custom properties; charts read them from there. The ramp and the series' colours are safe for
 // colour-blind readers (blue against orange), and series differ in symbol as well.
 
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 
 type Theme = "light" | "dark";
 
@@ -19,7 +19,7 @@ function currentTheme(): Theme {
 /** Returns the theme; the component renders again when it changes. Call it where colours are read. */
 export function useTheme(): Theme {
   const [theme, setTheme] = useState(currentTheme);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const update = () => setTheme(currentTheme());
     prefersDark.addEventListener("change", update);
     addEventListener("assay-print", update);
@@ -34,7 +34,7 @@ export function useTheme(): Theme {
 /** True while the page is being printed: paper does not scroll, so lists must then be complete. */
 export function usePrinting(): boolean {
   const [state, setState] = useState(printing);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const update = () => setState(printing);
     addEventListener("assay-print", update);
     return () => removeEventListener("assay-print", update);

@@ -25,8 +25,9 @@
 namespace assay::numa {
 namespace {
 
-constexpr int full_wait_ms = 50;  // limit of the wait for room in the ring; then the event is lost
-constexpr int finish_wait_ms = 500;  // limit of the wait for the recorder's final scan
+// Limit of the waits for a recorder that does not run: for room in the ring, then the event is
+// lost, and for its final scan. A busy machine may not run it for seconds.
+constexpr int recorder_wait_ms = 5000;
 
 RingHeader* header = nullptr;
 Event* events = nullptr;
@@ -47,22 +48,32 @@ void sleep_1_ms() {
     syscall(SYS_nanosleep, &pause, nullptr);
 }
 
-// Uses raw system calls, which are not cancellation points. If it fails, the recorder's next poll
-// finds the events.
-void wake_recorder() {
+// Returns false if the recorder was killed: nobody reads the pipe. Uses raw system calls, which are
+// not cancellation points. A program that does not see the pipe cannot wake the recorder, whose
+// next poll finds the events.
+bool wake_recorder() {
     char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/%s", folder, wake_pipe_name);
     const long fd = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return;
+    if (fd < 0) return errno != ENXIO;
     syscall(SYS_write, fd, "", 1L);
     syscall(SYS_close, fd);
+    return true;
 }
 
+// A recorder that freed nothing during one wait is not waited for again until it goes on.
 bool wait_for_room(std::uint64_t number) {
-    wake_recorder();
+    static constinit std::atomic<std::uint64_t> stalled_tail{UINT64_MAX};
+    const std::uint64_t first_tail = header->tail.load(std::memory_order_acquire);
+    if (stalled_tail.load(std::memory_order_relaxed) == first_tail || !wake_recorder())
+        return false;
     for (int waited = 0; number - header->tail.load(std::memory_order_acquire) >= ring_events;
          ++waited) {
-        if (waited == full_wait_ms || header->recorder_gone.load() != 0) return false;
+        if (header->recorder_gone.load() != 0) return false;
+        if (waited == recorder_wait_ms) {
+            stalled_tail.store(first_tail, std::memory_order_relaxed);
+            return false;
+        }
         sleep_1_ms();
     }
     return true;
@@ -175,11 +186,11 @@ __attribute__((destructor)) void wait_for_final_scan() {
     if (header == nullptr || header->pid != syscall(SYS_getpid)) return;
     ++in_hook;
     send(EventKind::finish, nullptr, 0);
-    wake_recorder();
-    for (int waited = 0; waited < finish_wait_ms && header->acknowledged.load() == 0 &&
-                         header->recorder_gone.load() == 0;
-         ++waited)
-        sleep_1_ms();
+    if (wake_recorder())
+        for (int waited = 0; waited < recorder_wait_ms && header->acknowledged.load() == 0 &&
+                             header->recorder_gone.load() == 0;
+             ++waited)
+            sleep_1_ms();
     --in_hook;
 }
 

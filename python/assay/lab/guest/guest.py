@@ -30,6 +30,7 @@ from assay.records.units import format_quantity
 SCRIPTS = Path(__file__).parent
 BOOT_LIMIT_S = 180.0  # a boot takes 5 s on an idle machine, 100 s beside twenty busy programs
 MAX_BOOTS = 2
+POWER_OFF_LIMIT_S = 20.0  # after the exit code; the output has come before it
 FOLDER_PREFIX = "assay-guest-"  # prefix of the folders' names, before the id of the process that owns them
 LABEL_BYTES = 2 << 20  # size of an NVDIMM's label area, in addition to its memory
 MIB = 1 << 20
@@ -320,12 +321,18 @@ class _Relays:
 
 
 def _await(process: subprocess.Popen[bytes], state: Path, boot_deadline: float, deadline: float) -> bool:
-    """Waits until the guest ends, or has not booted by ``boot_deadline``. Returns whether ``deadline`` has passed."""
+    """Waits until the guest ends, has not booted by ``boot_deadline``, or has reported an exit code and does not power
+    off. Returns whether ``deadline`` has passed before."""
+    reported: float | None = None
     while process.poll() is None:
         time.sleep(0.05)
-        now = time.monotonic()
-        if now > deadline:
+        now, said = time.monotonic(), state.read_text()
+        if any(line.isdigit() for line in said.split()):
+            reported = reported or now
+            if now > reported + POWER_OFF_LIMIT_S:
+                return False
+        elif now > deadline:
             return True
-        if now > boot_deadline and "up" not in state.read_text():
+        elif now > boot_deadline and not said:
             return False
     return False

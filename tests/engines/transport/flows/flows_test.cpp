@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 #include "core/error.hpp"
@@ -47,12 +48,18 @@ void wait_for(Transport& transport, Ticket ticket) {
         transport.poll(completed);
 }
 
-std::string written(const std::string& text) {
-    char path[] = "/tmp/assay-flows-XXXXXX";
-    close(mkstemp(path));
-    std::ofstream(path) << text;
-    return path;
-}
+// A file of this text, which is removed at the end.
+struct Written {
+    char path[32] = "/tmp/assay-flows-XXXXXX";
+
+    explicit Written(const std::string& text) {
+        close(mkstemp(path));
+        std::ofstream(path) << text;
+    }
+    ~Written() { unlink(path); }
+    Written(const Written&) = delete;
+    Written& operator=(const Written&) = delete;
+};
 
 }  // namespace
 
@@ -170,16 +177,15 @@ TEST_CASE("the error of a rank ends the others, and is thrown") {
 TEST_CASE("a network's file that is cut short, or names no link, is refused with its line") {
     const std::string good =
         "assay-flows 1\nhosts 2\na\nb\nlinks 2\n1e9 1e-7\n1e9 1e-7\nroutes\n\n0\n1\n\n";
-    const flows::Network network = flows::Network::read(written(good));
+    const flows::Network network = flows::Network::read(Written(good).path);
     CHECK(network.size() == 2);
     CHECK(network.route(1, 0).front() == 1);
     const auto refusal = [](const std::string& text) {
-        const std::string path = written(text);
+        const Written file(text);
         try {
-            flows::Network::read(path);
+            flows::Network::read(file.path);
         } catch (const Error& error) {
-            unlink(path.c_str());
-            return std::string(error.what()).substr(path.size());
+            return std::string(error.what()).substr(std::strlen(file.path));
         }
         return std::string("none");
     };

@@ -139,21 +139,29 @@ def test_a_run_without_a_trace_is_refused(tmp_path: Path) -> None:
     assert "no heap trace" in usage_error("show", "run", cwd=tmp_path)
 
 
-def test_a_full_disk_ends_the_recording_and_not_the_program(planted: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("scenario", "size"),
+    [pytest.param("signals", "200k", id="while it runs"), pytest.param("leak", "4k", id="at its end")],
+)
+def test_a_full_disk_ends_the_recording_and_not_the_program(
+    planted: Path, tmp_path: Path, scenario: str, size: str
+) -> None:
     """The program goes on and ends normally; what was written before is kept."""
     if os.geteuid() != 0:
         pytest.skip("a small file system needs root")
     small = tmp_path / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", small], check=True, timeout=LIMIT_S)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", small], check=True, timeout=LIMIT_S
+    )
     try:
         folder = small / "heap"
         folder.mkdir()
         done = subprocess.run(
-            [engines_folder() / "assay-heap", "record", folder, "--", planted, "signals"],
+            [engines_folder() / "assay-heap", "record", folder, "--", planted, scenario],
             capture_output=True, text=True, timeout=LIMIT_S,
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (7, "done\n")
-        assert "No space left on device" in done.stderr and "goes on unrecorded" in done.stderr
+        assert "No space left on device" in done.stderr and "is not recorded" in done.stderr
     finally:
         subprocess.run(["umount", "--lazy", small], check=True, timeout=LIMIT_S)

@@ -1,11 +1,11 @@
 // The chosen view of a profile, which is the page's address too (#leaks): it can be sent, and the back button works.
 
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 
 export function useView(first: string): [string, (name: string) => void] {
   const ofAddress = () => decodeURIComponent(location.hash.slice(1)) || first;
   const [view, setView] = useState(ofAddress);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const follow = () => setView(ofAddress());
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
