@@ -18,7 +18,6 @@
 #include <shared_mutex>
 #include <unordered_map>
 
-#include "core/clock.hpp"
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
 #include "storage/accelerator/file_info.hpp"
@@ -78,17 +77,14 @@ bool has_fine_times(int fd) {
            std::end(fine);
 }
 
-constexpr Nanoseconds tick_limit =
-    1'000'000'000;  // a busy machine may not count its ticks for a while
-
 // A change by another program in the same tick as the last write would not be noticed at the next
 // open, so close waits for the end of the tick.
 void wait_for_clock_tick(int fd, std::int64_t last_write_ns) {
     if (has_fine_times(fd)) return;
-    for (const Nanoseconds limit = assay::now() + tick_limit; assay::now() < limit;) {
-        timespec coarse{};
-        clock_gettime(CLOCK_REALTIME_COARSE, &coarse);
-        if (nanoseconds(coarse) > last_write_ns) return;
+    for (int attempt = 0; attempt < 20; ++attempt) {
+        timespec now{};
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+        if (nanoseconds(now) > last_write_ns) return;
         usleep(1000);
     }
 }

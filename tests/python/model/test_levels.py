@@ -32,7 +32,7 @@ class PlantedRows(PlantedNetwork):
 
     further = 0.0
     noise = 0.0
-    random = random.Random(1)
+    random: random.Random
 
     def _latency(self, a: str, b: str, size: int, params: dict) -> Measurement:
         record = super()._latency(a, b, size, params)
@@ -53,6 +53,7 @@ def rows(cabinets: int, row_link: float | None, further: float) -> PlantedRows:
                 network.capacity["row", str(index // 2), direction] = row_link
     planted = PlantedRows(network, linear_time(20e-6), linear_time(26e-6))
     planted.further = further
+    planted.random = random.Random(1)
     return planted
 
 

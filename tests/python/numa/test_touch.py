@@ -174,11 +174,17 @@ def test_nobody_can_truncate_a_ring_that_is_in_use(tmp_path: Path) -> None:
 def test_a_recorder_that_is_gone_or_stopped_does_not_hold_the_program(end: str, tmp_path: Path) -> None:
     """The program fills its ring of 65,536 events, which nobody empties. It waits at most once for a recorder that is
     stopped, and what found no room is counted."""
-    script = f'kill -{end} $PPID; "$0"; status=$?; kill -CONT $PPID 2>/dev/null; echo $status >status'
+    script = (
+        'echo "$ASSAY_NUMA_RINGS" >rings; '
+        f'kill -{end} $PPID; "$0"; status=$?; kill -CONT $PPID 2>/dev/null; echo $status >status'
+    )
     program = compiled(tmp_path, ALLOCATES)
     done = numa(tmp_path / "run", "sh", "-c", script, program, cwd=tmp_path)
     await_file(tmp_path / "status")
     assert (tmp_path / "status").read_text() == "5\n", done.stderr
+    shutil.rmtree(
+        (tmp_path / "rings").read_text().strip(), ignore_errors=True
+    )  # of a recorder that was killed
     if end == "STOP":
         assert done.returncode == 0
         ends = [profile.recording.end for profile in load_profiles(tmp_path / "run" / FOLDER)]
