@@ -71,22 +71,22 @@ public:
         std::memset(buffer_.data(), 0x5A, point.size);
     }
 
-    // One transfer. Returns false and sets errno on an error.
+    // One transfer. Returns false on an error and sets `problem`.
     bool make_transfer() {
         const std::size_t offset = begin_ + next_number() * point_.size;
         auto* const data = static_cast<std::byte*>(buffer_.data());
         if (point_.op == "write") {
             stamp_device_pages(data, point_.size, offset);
-            return write(data, offset);
+            return is_whole(write(data, offset));
         }
-        if (!read(data, offset)) return false;
+        if (!is_whole(read(data, offset))) return false;
         if (target_.is_filled() && !pages_match(data, point_.size, offset)) ++wrong;
         return true;
     }
 
     std::uint64_t transfers = 0, wrong = 0;  // completed transfers; reads with wrong data
-    double seconds_taken = 0;
-    int error = 0;  // errno
+    Nanoseconds end = 0;                     // of the last transfer
+    std::string problem;                     // why a transfer failed; empty: none did
     Histogram latency;
 
 private:
@@ -98,19 +98,27 @@ private:
         random_state_ ^= random_state_ << 17;
         return random_state_ % transfers_in_part_;
     }
-    bool write(const std::byte* data, std::size_t offset) const {
-        if (point_.method == "mmap")
-            return std::memcpy(target_.mapping() + offset, data, point_.size) != nullptr;
+    // Both return the bytes transferred, or -1 and set errno.
+    ssize_t write(const std::byte* data, std::size_t offset) const {
+        const auto bytes = static_cast<ssize_t>(point_.size);
         if (point_.method == "stream")
-            return stream_copy(target_.mapping() + offset, data, point_.size);
-        return pwrite(descriptor(), data, point_.size, static_cast<off_t>(offset)) ==
-               static_cast<ssize_t>(point_.size);
+            return stream_copy(target_.mapping() + offset, data, point_.size) ? bytes : 0;
+        if (point_.method != "mmap")
+            return pwrite(descriptor(), data, point_.size, static_cast<off_t>(offset));
+        std::memcpy(target_.mapping() + offset, data, point_.size);
+        return bytes;
     }
-    bool read(std::byte* data, std::size_t offset) const {
-        if (point_.method == "mmap")
-            return std::memcpy(data, target_.mapping() + offset, point_.size) != nullptr;
-        return pread(descriptor(), data, point_.size, static_cast<off_t>(offset)) ==
-               static_cast<ssize_t>(point_.size);
+    ssize_t read(std::byte* data, std::size_t offset) const {
+        if (point_.method != "mmap")
+            return pread(descriptor(), data, point_.size, static_cast<off_t>(offset));
+        std::memcpy(data, target_.mapping() + offset, point_.size);
+        return static_cast<ssize_t>(point_.size);
+    }
+    bool is_whole(ssize_t bytes) {
+        if (bytes == static_cast<ssize_t>(point_.size)) return true;
+        problem =
+            bytes < 0 ? std::strerror(errno) : fmt::format("only {} bytes were transferred", bytes);
+        return false;
     }
     int descriptor() const {
         return point_.method == "direct" ? target_.direct_descriptor() : target_.descriptor();
@@ -135,7 +143,9 @@ Pass run_pass(const Target& target, const Point& point, double duration_s, Histo
     workers.reserve(point.threads);
     for (std::size_t t = 0; t < point.threads; ++t)
         workers.push_back(std::make_unique<TransferWorker>(target, point, t));
-    std::barrier start(static_cast<std::ptrdiff_t>(point.threads));
+    Nanoseconds begin = 0;  // of all threads: a busy machine may run one after the other
+    std::barrier start(static_cast<std::ptrdiff_t>(point.threads),
+                       [&begin]() noexcept { begin = now(); });
     {
         std::vector<std::jthread> pool;
         pool.reserve(point.threads);
@@ -144,35 +154,31 @@ Pass run_pass(const Target& target, const Point& point, double duration_s, Histo
                 TransferWorker& worker = *workers[t];
                 bind_to_core(static_cast<int>(t) % core_count());
                 start.arrive_and_wait();
-                const Nanoseconds begin = now(),
-                                  end = begin + static_cast<Nanoseconds>(duration_s * 1e9);
-                Nanoseconds last = begin;
-                while (last < end && !interrupted()) {
-                    if (!worker.make_transfer()) {
-                        worker.error = errno;
-                        break;
-                    }
-                    const Nanoseconds finish = now();
-                    worker.latency.record(finish - last);
-                    last = finish;
+                const Nanoseconds end = begin + static_cast<Nanoseconds>(duration_s * 1e9);
+                worker.end = now();
+                do {
+                    const Nanoseconds last = worker.end;
+                    if (!worker.make_transfer()) break;
+                    worker.end = now();
+                    worker.latency.record(worker.end - last);
                     ++worker.transfers;
-                }
-                worker.seconds_taken = seconds(last - begin);
+                } while (worker.end < end && !interrupted());
             });
     }
     Pass pass;
-    double longest = 0, transfers = 0;
+    Nanoseconds end = begin;
+    double transfers = 0;
     for (const auto& worker : workers) {
-        if (worker->error)
+        if (!worker->problem.empty())
             throw Error(fmt::format("{}: cannot {} {} bytes: {}", target.path(), point.op,
-                                    point.size, std::strerror(worker->error)),
+                                    point.size, worker->problem),
                         "look for I/O errors in the kernel log (dmesg)");
-        longest = std::max(longest, worker->seconds_taken);
+        end = std::max(end, worker->end);
         transfers += static_cast<double>(worker->transfers);
         pass.wrong += worker->wrong;
         latency.merge(worker->latency.counts());
     }
-    pass.rate = longest > 0 ? transfers / longest : 0;
+    pass.rate = end > begin ? transfers / seconds(end - begin) : 0;
     pass.bandwidth = pass.rate * static_cast<double>(point.size);
     return pass;
 }

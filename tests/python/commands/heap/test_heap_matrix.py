@@ -53,3 +53,17 @@ def test_a_program_that_hangs_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
     ends = heap_programs.Result(b"", 0, {})
     assert difference(ends, hangs) == "no end within 1 s, recorded"
     assert difference(hangs, ends) == "no end within 1 s, bare"
+
+
+def test_a_program_that_cannot_be_prepared_is_reported(tmp_path: Path) -> None:
+    problem, line = compare(Program("planted", "dash", "true", prepare="exit 7"), tmp_path)
+    assert problem is not None and "exit status 7" in problem
+    assert "cannot be prepared" in line
+
+
+def test_a_pattern_of_paths_is_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "arch").mkdir()
+    program = Program("planted", "dash", "true", needs=("sh", f"{tmp_path}/*/lib.so"))
+    assert heap_programs.missing_executable(program) == f"{tmp_path}/*/lib.so"
+    (tmp_path / "arch/lib.so").touch()
+    assert heap_programs.missing_executable(program) is None
