@@ -1,6 +1,5 @@
-"""Event building in a lab with planted rates, in this machine's memory against MPI_Alltoall, and with killed ranks.
+"""Event building in this machine's memory against MPI_Alltoall, and with killed ranks in a lab.
 
-- sustained payload of 8 lab hosts, both directions at once, as a share of the planted rate, over TCP and over MPI
 - throughput of ranks on this machine over that of MPI_Alltoall with the same message size, in the same run
 - the event manager's time for an event; a million events, every byte of them verified
 - under MPI, where a death is the end: the time from a death until a whole new job builds events
@@ -40,7 +39,6 @@ HOSTS = 8
 LIMIT_S = 180  # of a run
 ROOT_NEEDED = "a lab needs root"
 RATE = "400mbit"  # of each host; one core can forward about ten times the sum of the 8 hosts
-MTU = 9000  # 99.3 % of it is payload
 DEATH_TRANSPORTS = ("tcp", "udp", "ofi:tcp")
 DEATHS_OF_A_RUN, RUNS, LONG_RUNS = 5, 2, 40
 RUN_LIMIT_S = 180  # of a run with deaths
@@ -56,32 +54,12 @@ def run_event_building(folder: Path, name: str, *arguments: str) -> tuple[Buildi
         command, capture_output=True, text=True, env=ENVIRONMENT, timeout=LIMIT_S, check=False
     )
     if done.returncode not in (0, 1):
-        raise SystemExit(f"bench: {name}: {done.stderr.strip()} {done.stdout.strip()[-500:]}")
+        raise SystemExit(f"bench: {name}: {done.stderr.strip()} {done.stdout.strip()[-2000:]}")
     run = Run.load(path)
     if run.info.busy:
         print(f"bench: {name}: {run.info.busy}", file=sys.stderr)
     (building,) = buildings(run.records)
     return building, run
-
-
-def measure_planted_rates(folder: Path) -> None:
-    """The payload rate of each transport and protocol over the lab's planted rate."""
-    rate = parse_rate(RATE)
-    name = f"bench-{os.getpid()}"
-    lab = Lab.up(HOSTS, 1, Rates(rate, rate, None, None), name=name, mtu=MTU)
-    try:
-        for transport, limit in (("tcp", 0.97), ("mpi", 0.97)):
-            for protocol in ("push", "pull"):
-                building, _ = run_event_building(
-                    folder,
-                    f"{transport}-{protocol}",
-                    *("--lab", lab.name, "--alone", "--transport", transport, "--protocol", protocol),
-                    *("--budget", "10s"),
-                )
-                shares = [part.rate * (HOSTS - 1) / HOSTS / HOSTS / rate for part in building.slices[1:-1]]
-                figure(f"events.build.{transport}_{protocol}_of_planted_rate", shares, limit, "higher")
-    finally:
-        take_down(name)
 
 
 def measure_in_memory(folder: Path) -> None:
@@ -188,10 +166,6 @@ def main() -> int:
         measure_in_memory(Path(folder))
         if os.geteuid() == 0:
             measure_restart_under_mpi(Path(folder))
-            measure_planted_rates(Path(folder))
-        else:
-            waived("events.build.tcp", ROOT_NEEDED)
-            waived("events.build.mpi", ROOT_NEEDED)
     return 0
 
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 namespace assay::flows {
 namespace {
@@ -13,15 +14,23 @@ constexpr std::size_t resolution = 256;  // of the flows, and of a message's tim
 }  // namespace
 
 Shares::Shares(const Network& network)
-    : network_(network),
-      left_(network.links.size()),
-      weights_(left_.size()),
-      counts_(left_.size()),
-      first_(left_.size()),
-      lengths_(left_.size()) {}
+    : network_(network), links_(network.links.size()), parts_(network.links.size()) {}
 
 void Shares::start(std::uint32_t message, int from, int to, double bytes, Nanoseconds time) {
-    flows_.push_back({message, from, to, network_.weight(from, to), bytes, 0, time, false});
+    if (free_.empty()) {
+        free_.push_back(static_cast<std::uint32_t>(flows_.size()));
+        flows_.emplace_back();
+    }
+    const std::uint32_t flow = free_.back();
+    free_.pop_back();
+    flows_[flow] = {
+        network_.route(from, to), network_.weight(from, to), bytes, 0, time, message, false};
+    for (const std::int32_t number : flows_[flow].route) {
+        const auto link = static_cast<std::uint32_t>(number);
+        links_[link].flows.push_back(flow);
+        change(link);
+    }
+    order_.push_back(flow);
     ends_.push_back(never);
     ++changes_;
     const double alone = bytes / network_.rate(from, to) * 1e9;
@@ -29,8 +38,24 @@ void Shares::start(std::uint32_t message, int from, int to, double bytes, Nanose
     if (solve_by_ == never) solve_by_ = time + longest_delay_;
 }
 
+void Shares::remove(std::uint32_t flow) {
+    for (const std::int32_t number : flows_[flow].route) {
+        const auto link = static_cast<std::uint32_t>(number);
+        std::vector<std::uint32_t>& flows = links_[link].flows;
+        *std::ranges::find(flows, flow) = flows.back();
+        flows.pop_back();
+        change(link);
+    }
+    free_.push_back(flow);
+    ++changes_;
+}
+
+void Shares::change(std::uint32_t link) {
+    if (!std::exchange(links_[link].changed, true)) changed_.push_back(link);
+}
+
 bool Shares::solution_is_due(Nanoseconds time) const {
-    return changes_ > 0 && (changes_ * resolution >= flows_.size() || time >= solve_by_);
+    return changes_ > 0 && (changes_ * resolution >= order_.size() || time >= solve_by_);
 }
 
 Nanoseconds Shares::next() const {
@@ -41,20 +66,17 @@ Nanoseconds Shares::next() const {
 void Shares::advance(Nanoseconds time, std::vector<std::uint32_t>& ended) {
     const auto first = static_cast<std::ptrdiff_t>(ended.size());
     std::size_t kept = 0;
-    for (std::size_t i = 0; i < flows_.size(); ++i) {
+    for (std::size_t i = 0; i < order_.size(); ++i) {
         if (ends_[i] <= time) {
-            ended.push_back(flows_[i].message);
+            ended.push_back(flows_[order_[i]].message);
+            remove(order_[i]);
             continue;
         }
-        if (kept < i) {
-            flows_[kept] = flows_[i];
-            ends_[kept] = ends_[i];
-        }
-        ++kept;
+        order_[kept] = order_[i];
+        ends_[kept++] = ends_[i];
     }
-    if (kept < flows_.size()) {
-        changes_ += flows_.size() - kept;
-        flows_.resize(kept);
+    if (kept < order_.size()) {
+        order_.resize(kept);
         ends_.resize(kept);
         if (solve_by_ == never) solve_by_ = time + longest_delay_;
     }
@@ -63,63 +85,74 @@ void Shares::advance(Nanoseconds time, std::vector<std::uint32_t>& ended) {
 }
 
 double Shares::rate_of(std::uint32_t message) const {
-    const auto flow = std::ranges::find(flows_, message, &Flow::message);
-    return flow == flows_.end() ? 0 : flow->rate;
+    for (const std::uint32_t flow : order_)
+        if (flows_[flow].message == message) return flows_[flow].rate;
+    return 0;
 }
 
-void Shares::list_flows_of_links() {
-    for (const std::uint32_t link : used_) counts_[link] = 0;
-    used_.clear();
-    for (const Flow& flow : flows_)
-        for (const std::int32_t number : network_.route(flow.from, flow.to)) {
-            const auto link = static_cast<std::uint32_t>(number);
-            if (counts_[link]++ == 0) {
-                used_.push_back(link);
-                weights_[link] = 0;
-                left_[link] = network_.links[link].rate;
-            }
-            weights_[link] += flow.weight;
-        }
-    std::uint32_t end = 0;
-    for (const std::uint32_t link : used_) first_[link] = end += lengths_[link] = counts_[link];
-    flows_of_links_.resize(end);
-    for (std::uint32_t i = 0; i < flows_.size(); ++i)
-        for (const std::int32_t link : network_.route(flows_[i].from, flows_[i].to))
-            flows_of_links_[--first_[static_cast<std::uint32_t>(link)]] = i;
+// A weight is the sum over the link's flows and no running one: that would drift.
+void Shares::list_candidates() {
+    for (const std::uint32_t number : changed_) {
+        Link& link = links_[number];
+        link.changed = false;
+        link.weight = 0;
+        for (const std::uint32_t flow : link.flows) link.weight += flows_[flow].weight;
+    }
+    changed_.clear();
+    candidates_.clear();
+    for (std::uint32_t number = 0; number < links_.size(); ++number) {
+        const Link& link = links_[number];
+        if (link.flows.empty()) continue;
+        const double rate = network_.links[number].rate;
+        parts_[number] = {rate, link.weight, static_cast<std::uint32_t>(link.flows.size())};
+        candidates_.push_back({rate / link.weight, number});
+    }
+    std::ranges::make_heap(candidates_, std::greater{}, &Candidate::level);
+}
+
+// Puts the first candidate into its place in the heap.
+void Shares::sink_first() {
+    if (candidates_.empty()) return;
+    const Candidate sinking = candidates_.front();
+    std::size_t place = 0;
+    for (std::size_t child = 1; child < candidates_.size(); child = 2 * place + 1) {
+        if (child + 1 < candidates_.size() &&
+            candidates_[child + 1].level < candidates_[child].level)
+            ++child;
+        if (sinking.level <= candidates_[child].level) break;
+        candidates_[place] = candidates_[child];
+        place = child;
+    }
+    candidates_[place] = sinking;
 }
 
 // Fills the links, the one with the lowest level first. The level of a link only grows when flows
-// of others are solved, so a candidate whose level has grown goes back into the heap.
+// of others are solved, so a candidate whose level has grown sinks in the heap.
 void Shares::fill() {
-    candidates_.clear();
-    for (const std::uint32_t link : used_)
-        candidates_.push_back({left_[link] / weights_[link], link});
-    std::ranges::make_heap(candidates_, std::greater{}, &Candidate::level);
     while (!candidates_.empty()) {
-        std::ranges::pop_heap(candidates_, std::greater{}, &Candidate::level);
-        Candidate& candidate = candidates_.back();
-        const std::uint32_t full = candidate.link;
-        if (counts_[full] == 0) {
-            candidates_.pop_back();
-            continue;
-        }
-        const double level = std::max(left_[full], 0.0) / weights_[full];
+        Candidate& candidate = candidates_.front();
+        const Part& full = parts_[candidate.link];
+        const double level = full.count ? std::max(full.left, 0.0) / full.weight : 0;
         if (level > candidate.level * (1 + 1e-12)) {
             candidate.level = level;
-            std::ranges::push_heap(candidates_, std::greater{}, &Candidate::level);
+            sink_first();
             continue;
         }
+        const std::vector<std::uint32_t>& flows = links_[candidate.link].flows;
+        const bool is_open = full.count > 0;
+        candidate = candidates_.back();
         candidates_.pop_back();
-        for (std::uint32_t k = first_[full]; k < first_[full] + lengths_[full]; ++k) {
-            const std::uint32_t i = flows_of_links_[k];
-            if (rates_[i] >= 0) continue;
-            const Flow& flow = flows_[i];
-            rates_[i] = level * flow.weight;
-            for (const std::int32_t number : network_.route(flow.from, flow.to)) {
-                const auto link = static_cast<std::uint32_t>(number);
-                left_[link] -= rates_[i];
-                weights_[link] -= flow.weight;
-                --counts_[link];
+        sink_first();
+        if (!is_open) continue;
+        for (const std::uint32_t number : flows) {
+            if (rates_[number] >= 0) continue;
+            const Flow& flow = flows_[number];
+            const double rate = rates_[number] = level * flow.weight;
+            for (const std::int32_t link : flow.route) {
+                Part& part = parts_[static_cast<std::uint32_t>(link)];
+                part.left -= rate;
+                part.weight -= flow.weight;
+                --part.count;
             }
         }
     }
@@ -138,10 +171,11 @@ void Shares::set_rate(Flow& flow, double rate, Nanoseconds time, Nanoseconds& en
 void Shares::solve(Nanoseconds time) {
     changes_ = 0;
     solve_by_ = never;
-    list_flows_of_links();
+    list_candidates();
     rates_.assign(flows_.size(), -1);
     fill();
-    for (std::size_t i = 0; i < flows_.size(); ++i) set_rate(flows_[i], rates_[i], time, ends_[i]);
+    for (std::size_t i = 0; i < order_.size(); ++i)
+        set_rate(flows_[order_[i]], rates_[order_[i]], time, ends_[i]);
 }
 
 }  // namespace assay::flows

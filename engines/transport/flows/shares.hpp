@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -35,34 +36,46 @@ public:
 
 private:
     struct Flow {
-        std::uint32_t message;
-        int from, to;
+        std::span<const std::int32_t> route;
         double weight, remaining, rate;  // remaining: B at `since`
         Nanoseconds since;
+        std::uint32_t message;
         bool solved;
+    };
+    struct Link {
+        std::vector<std::uint32_t> flows;  // that cross it, in no order
+        double weight = 0;                 // of these
+        bool changed = false;              // since the last solution
+    };
+    struct Part {             // of a link, while the rates are solved
+        double left, weight;  // of its rate, B/s; of its unsolved flows
+        std::uint32_t count;  // of these
     };
     struct Candidate {  // a link, with the lowest level at which it can be full
         double level;
         std::uint32_t link;
     };
     bool solution_is_due(Nanoseconds time) const;
+    void remove(std::uint32_t flow);
+    void change(std::uint32_t link);
     void solve(Nanoseconds time);
-    void list_flows_of_links();
+    void list_candidates();
+    void sink_first();
     void fill();
     void set_rate(Flow& flow, double rate, Nanoseconds time, Nanoseconds& end) const;
 
     const Network& network_;
-    std::vector<Flow> flows_;
-    std::vector<Nanoseconds> ends_;  // of the flows, in the same order
-    std::size_t changes_ = 0;        // starts and ends since the last solution
+    std::vector<Flow> flows_;           // some are free
+    std::vector<std::uint32_t> free_;   // flows
+    std::vector<std::uint32_t> order_;  // the flows on their way, as they started
+    std::vector<Nanoseconds> ends_;     // of these, in the same order
+    std::size_t changes_ = 0;           // starts and ends since the last solution
     Nanoseconds solve_by_ = never, longest_delay_ = 0;
-    // By link: what is left of its rate, the weights and the number of its unsolved flows; where
-    // its flows begin in flows_of_links_, and how many it has.
-    std::vector<double> left_, weights_;
-    std::vector<std::uint32_t> counts_, first_, lengths_, flows_of_links_;
-    std::vector<std::uint32_t> used_;  // links with flows
+    std::vector<Link> links_;
+    std::vector<std::uint32_t> changed_;  // links
+    std::vector<Part> parts_;             // by link
     std::vector<Candidate> candidates_;
-    std::vector<double> rates_;  // of the flows, while they are solved
+    std::vector<double> rates_;  // by flow, while they are solved; negative: not yet
 };
 
 }  // namespace assay::flows

@@ -43,10 +43,10 @@ WITHOUT_SIMGRID = pytest.mark.skipif(simulator.unavailable() is not None, reason
 @pytest.fixture
 def scale(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
-    import events_scale
+    import scale_events
 
-    yield events_scale
-    sys.modules.pop("events_scale", None)
+    yield scale_events
+    sys.modules.pop("scale_events", None)
 
 
 @pytest.mark.slow

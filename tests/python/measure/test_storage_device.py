@@ -23,6 +23,8 @@ pytestmark = [
 ]
 SHORT = ["--budget", "0.02s", "--repeats", "2", "--bytes", "4MiB"]
 ROOT = Path(__file__).parents[3]
+FAULTY_FS = engines_folder().parent / "tests/faulty_fs/libfaulty-fs.so"
+CALLS = ["--method", "call", "--pattern", "sequential", "--sizes", "4k"]
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +76,40 @@ def test_impossible_combinations_are_waived_once(capfd: pytest.CaptureFixture[st
         ("mmap", True),
     }
     assert len(waived) == 2
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
+    if not FAULTY_FS.is_file():
+        pytest.skip("the engines' tests are not built")
+    for name, value in {
+        "LD_PRELOAD": str(FAULTY_FS),
+        "FAULTY_FS": rule,
+        "FAULTY_FS_FILES": "*/disk/*",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_a_slow_device_is_as_slow_for_several_threads(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted write takes at least 5 ms. The threads share one time, which begins before the first write of all."""
+    plant(monkeypatch, "write:SLEEP5")
+    rates = {
+        r["params"]["threads"]: r["samples"]
+        for r in measured(capfd, "disk", *CALLS, "--threads", "1,3")
+        if (r["metric"], r["params"]["op"]) == ("rate", "write")
+    }
+    assert all(0 < rate <= threads / 0.005 for threads in (1, 3) for rate in rates[threads])
+
+
+def test_an_error_of_the_device_is_named(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, "write:EIO")
+    assert main(["io", "device", "disk", *CALLS, "--threads", "2", *SHORT, "-o", "out"]) == 2
+    captured = capfd.readouterr()
+    assert "cannot write 4096 bytes: Input/output error" in captured.out + captured.err
+    assert list((folder / "disk").iterdir()) == []
 
 
 def test_a_file_of_the_user_is_not_overwritten(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

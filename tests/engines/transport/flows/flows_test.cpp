@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
+#include <random>
 
 #include "core/error.hpp"
 #include "transport/flows/shares.hpp"
@@ -95,6 +97,57 @@ TEST_CASE("a flow that ends leaves its rate to the others") {
     CHECK(ended == std::vector<std::uint32_t>{0});
     CHECK(shares.rate_of(1) == doctest::Approx(rate));
     CHECK(shares.next() == 3'000'000);
+}
+
+// The definition of weighted max-min fairness, which names one set of rates: no link carries more
+// than its rate, and each flow has a full link on which no flow has more for its weight.
+TEST_CASE("the rates of flows that start and end at random are fair") {
+    constexpr int hosts = 12;
+    flows::Network network = star(hosts, 3);
+    std::mt19937 random(7);
+    for (auto& link : network.links) link.rate = rate * (1 + random() % 5);
+    struct Way {
+        int from, to;
+    };
+    std::map<std::uint32_t, Way> on_way;
+    flows::Shares shares(network);
+    Nanoseconds time = 0;
+    std::size_t all_ended = 0, compared = 0;
+    for (std::uint32_t message = 0; message < 2000; ++message) {
+        const int from = static_cast<int>(random() % hosts);
+        const int to = (from + 1 + static_cast<int>(random() % (hosts - 1))) % hosts;
+        shares.start(message, from, to, 1e5 * (1 + random() % 20), time);
+        on_way[message] = {from, to};
+        do {  // at most 200 flows: the rates are solved after each change
+            std::vector<std::uint32_t> ended;
+            shares.advance(time, ended);
+            for (const std::uint32_t number : ended) REQUIRE(on_way.erase(number) == 1);
+            all_ended += ended.size();
+            if (on_way.size() > 200) time = shares.next();
+        } while (on_way.size() > 200);
+
+        std::vector<double> used(network.links.size()), highest(network.links.size());
+        for (const auto& [number, way] : on_way)
+            for (const std::int32_t link : network.route(way.from, way.to)) {
+                const auto i = static_cast<std::size_t>(link);
+                const double share = shares.rate_of(number);
+                used[i] += share;
+                highest[i] = std::max(highest[i], share / network.weight(way.from, way.to));
+            }
+        for (std::size_t i = 0; i < used.size(); ++i)
+            REQUIRE(used[i] <= network.links[i].rate * (1 + 1e-9));
+        for (const auto& [number, way] : on_way) {
+            const double level = shares.rate_of(number) / network.weight(way.from, way.to);
+            REQUIRE(std::ranges::any_of(network.route(way.from, way.to), [&](std::int32_t link) {
+                const auto i = static_cast<std::size_t>(link);
+                return used[i] >= network.links[i].rate * (1 - 1e-9) &&
+                       level >= highest[i] * (1 - 1e-9);
+            }));
+            ++compared;
+        }
+    }
+    CHECK(all_ended > 1500);
+    CHECK(compared > 100'000);
 }
 
 TEST_CASE("a message takes the latency of its links and its bytes over the rate") {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Event building on a simulated fat tree: `assay eb`, its manager, credits and barriers, in simulated time.
 
-    .venv/bin/python bench/events_scale.py --nodes 18 36 45 64 128 256 512 --plot docs/event-simulation.png
+    .venv/bin/python bench/scale_events.py --nodes 18 36 45 64 128 256 512 --plot docs/event-simulation.png
 
 The fabric has radix-36 switches, 18 nodes on each leaf switch, D-mod-K forwarding tables, and cables of 12.5 GB/s and
 100 ns. Three schedules run in step (--synchronised) and free, without barriers: a barrel shift, a random order, and the
@@ -120,7 +120,7 @@ def rounds_of(nodes: int, pace: str) -> int:
 
 def measure(fabric: Fabric, order: str, pace: str) -> list[Point]:
     """The points by flows and, of a size that it can take, by SimGrid."""
-    name = f"events.scale.{fabric.nodes}_nodes.{order}_{pace}".replace(" ", "_")
+    name = f"scale.events.{fabric.nodes}_nodes.{order}_{pace}".replace(" ", "_")
     points: list[Point] = []
     for flows in (True, False) if fabric.nodes <= SIMGRID_NODES and not simulator.unavailable() else (True,):
         begun = time.monotonic()
@@ -147,10 +147,12 @@ def measure_all(nodes: int, paces: Sequence[str]) -> list[Point]:
     with tempfile.TemporaryDirectory(prefix="assay-scale-") as folder, ThreadPoolExecutor(2) as pool:
         before = processor_seconds()
         fabric = Fabric(nodes, Path(folder))
-        chosen = [series for series in SERIES if series[1] in paces]
+        chosen = sorted(
+            (s for s in SERIES if s[1] in paces), key=lambda s: s[1] == IN_STEP
+        )  # the longest first
         points = [p for part in pool.map(lambda series: measure(fabric, *series), chosen) for p in part]
     # Ten minutes of two processors, for each size up to that of the design: 512 nodes.
-    figure(f"events.scale.{nodes}_nodes.processor_time", [processor_seconds() - before], 1200, "lower", "s")
+    figure(f"scale.events.{nodes}_nodes.processor_time", [processor_seconds() - before], 1200, "lower", "s")
     return points
 
 
@@ -208,7 +210,7 @@ def main() -> int:
     parser.add_argument("--plot", type=Path, help="write the plot to this PNG file")
     args = parser.parse_args()
     if simulator.unavailable():
-        waived("events.scale.45_nodes.from_simgrid", str(simulator.unavailable()))
+        waived("scale.events.45_nodes.from_simgrid", str(simulator.unavailable()))
     points: list[Point] = []
     if args.points and args.points.exists():
         points = [json.loads(line) for line in args.points.read_text().splitlines()]
