@@ -11,9 +11,10 @@ from assay.commands.parser import Example, Parser
 from assay.commands.session import open_session
 from assay.commands.specifications import specifications
 from assay.errors import UserError
+from assay.launch.direct import Direct
 from assay.launch.engines import probe
 from assay.launch.hosts import host_list
-from assay.launch.launchers import Launcher
+from assay.launch.launchers import Launcher, has_mpi
 from assay.launch.placement import Site
 from assay.launch.reach import check_hosts
 from assay.measure.network import NetworkRequest, measure_network
@@ -26,6 +27,7 @@ from assay.records.schema import Scalar
 MEMORY_SHARE, NOISE_SHARE = 0.4, 0.1
 NOISE_S = (0.1, 1.0)  # the least that the engine takes, and its default
 NETWORK_S = 20.0  # without --budget
+TCP = "tcp"  # the transport of the network where there is no MPI
 LEAST_NETWORK_SHARE = 0.2
 SIZES = [
     2**k for k in range(0, 23, 2)
@@ -52,10 +54,14 @@ class Check:
 
     def run(self, args: argparse.Namespace) -> int:
         site, hosts = site_and_hosts(args, host_list(args.hosts, None, "--hosts"))
-        specs = specifications(args, "net" if site.lab else "self")
         launcher, no_mpi_reason = chosen_launcher(args)
         if launcher is None and site.name == "ssh":
             raise UserError(no_mpi_reason)
+        # An MPI that cannot be used is a fault to be seen. Where there is none, the network is measured all the same.
+        if launcher is None and not has_mpi():
+            launcher = Direct(TCP)
+        by_mpi = launcher is None or launcher.flavour
+        specs = specifications(args, *(["net"] if site.lab else ["self", "self-mpi"] if by_mpi else ["self"]))
         check_hosts(site, hosts)
         session = open_session("check", args, hosts)
         try:
@@ -91,9 +97,11 @@ def _measure(
         reason = no_mpi_reason or "one host alone has no network to measure"
         session.waive("network.all_to_all", socket.gethostname(), reason)
         return
+    if not launcher.flavour:
+        session.err.print("no MPI is on PATH: the network is measured over TCP")
     params: dict[str, Scalar] = {
         "sizes": ",".join(map(str, SIZES)),
-        "op": "send,put,get" if site.name == "here" else "send",
+        "op": "send,put,get" if site.name == "here" and launcher.flavour else "send",
         "budget": _network_budget(args.budget, time.monotonic() - started),
         "schedule": "shift",
     }

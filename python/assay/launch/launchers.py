@@ -420,6 +420,11 @@ def default_launcher() -> Launcher:
     raise UserError(f"no MPI can be used here ({reasons})", "see 'assay doctor'")
 
 
+def has_mpi() -> bool:
+    """Whether a program that starts an MPI's ranks is on PATH, be it one that Assay can use or not."""
+    return any(launcher.program() for launcher in LAUNCHERS if launcher.flavour)
+
+
 def hangs_in_labs(launcher: Launcher) -> bool:
     """Whether it is MPICH 4.0, which hangs at its end across the hosts of a lab."""
     version = (major_version(launcher.program() or "") if is_for_abi() else 0) or 4

@@ -14,8 +14,10 @@ import pytest
 from small_cache import link_engines
 
 from assay.cli import main
+from assay.commands import check
 from assay.launch.engines import describe, engines_folder
 from assay.launch.load import Load
+from assay.measure.network import NetworkRequest
 from assay.records.run import Run
 from assay.records.schema import Context, Measurement, Verdict
 
@@ -184,6 +186,46 @@ def test_without_an_mpi_the_network_is_waived_and_does_not_pass(tmp_path: Path) 
     assert done.returncode in (1, 2) and run.info.outcome in ("FAIL", "INCONCLUSIVE")
     outcomes = {v.criterion: v.outcome for v in run.records if isinstance(v, Verdict)}
     assert outcomes["every payload arrived as it was sent"] == "INCONCLUSIVE"
+
+
+def requested(monkeypatch: pytest.MonkeyPatch, mpi: bool) -> list[NetworkRequest]:
+    """The network that a check measures where no MPI can be used; ``mpi``: there is one all the same."""
+    requests: list[NetworkRequest] = []
+    monkeypatch.setattr(check, "chosen_launcher", lambda _: (None, "no MPI can be used here"))
+    monkeypatch.setattr(check, "has_mpi", lambda: mpi)
+    monkeypatch.setattr(check, "measure_network", lambda _, request: requests.append(request))
+    main(["check", "-o", "run"])
+    return requests
+
+
+def test_where_there_is_no_mpi_the_network_is_measured_over_tcp(
+    machine: planted_machine.Machine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (request,) = requested(monkeypatch, mpi=False)
+    assert (request.launcher.name, request.params["op"]) == ("tcp", "send")
+    assert "no MPI is on PATH: the network is measured over TCP" in capfd.readouterr().err
+    assert not any("MPI" in v.criterion for v in Run.load("run").records if isinstance(v, Verdict))
+
+
+def test_an_mpi_that_cannot_be_used_is_not_replaced(
+    machine: planted_machine.Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert requested(monkeypatch, mpi=True) == []
+    titles = [v.criterion for v in Run.load("run").records if isinstance(v, Verdict)]
+    assert "MPI moves 64 KiB messages at memory speed" in titles
+
+
+@pytest.mark.acceptance("node")
+def test_the_verdict_stands_without_an_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(check, "chosen_launcher", lambda _: (None, "no MPI can be used here"))
+    monkeypatch.setattr(check, "has_mpi", lambda: False)
+    describe.cache_clear()
+    assert main(["check", "--budget", "10s", "-o", "run"]) in (0, 1)
+    run = Run.load(tmp_path / "run")
+    verdicts = {v.criterion: v.outcome for v in run.records if isinstance(v, Verdict)}
+    assert "INCONCLUSIVE" not in verdicts.values()
+    assert verdicts["every payload arrived as it was sent"] == "PASS"
 
 
 def test_what_the_budget_leaves_out_is_named_and_does_not_pass(tmp_path: Path) -> None:

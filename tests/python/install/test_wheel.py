@@ -81,6 +81,15 @@ def test_a_verb_runs_and_writes_its_report(arguments: str, codes: tuple[int, ...
         assert sign not in result.stdout + result.stderr
 
 
+def test_two_commands_give_a_verdict_without_an_mpi(newer: System, wheel: Path) -> None:
+    first = f"{PREFIX}/first"
+    install = f"python3 -m venv {first} && {first}/bin/pip install -q {PREFIX}/{wheel.name}"
+    assert newer.run("sh", "-c", install, limit_s=LIMIT_S).returncode == 0
+    result = newer.run(f"{first}/bin/assay", "check", "-o", "r", read_only=first[1:])
+    assert "no MPI is on PATH: the network is measured over TCP" in result.stderr
+    assert result.returncode in (0, 1) and "INCONCLUSIVE" not in result.stdout, result.stdout + result.stderr
+
+
 def test_a_folder_with_a_space_measures_and_records_programs(newer: System) -> None:
     spaced = newer.path / SPACED[1:]
     shutil.rmtree(spaced, ignore_errors=True)
