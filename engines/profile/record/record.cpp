@@ -24,11 +24,11 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/memory_folder.hpp"
 #include "core/text.hpp"
 #include "preload/libraries.hpp"
 #include "preload/obstacle.hpp"
 #include "profile/attach/attach.hpp"
-#include "profile/record/arena_directory.hpp"
 #include "profile/record/fault_watch.hpp"
 #include "profile/record/pending_faults.hpp"
 #include "profile/record/trace_recorder.hpp"
@@ -38,6 +38,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* arenas_prefix = "assay-heap-";  // of the folder of the arenas
 // Between searches for new and ended processes.
 constexpr Nanoseconds scan_interval_ns = 10'000'000;
 constexpr Nanoseconds children_limit_ns = 1'000'000'000;  // for children that outlive the program
@@ -260,7 +261,7 @@ private:
 }  // namespace
 
 int record(Settings settings) {
-    const ArenaDirectory arenas(settings.directory);
+    const MemoryFolder arenas(arenas_prefix, settings.directory);
     // Ctrl-C reaches the program directly, as it is in the same process group. Other signals are
     // forwarded.
     std::signal(SIGINT, SIG_IGN);
@@ -299,11 +300,20 @@ void detach(attach::Attachment& attachment) {
     }
 }
 
+// Permits the process, which may belong to another user, to create its arena in the folder. If this
+// fails, creating the arena fails and is reported.
+void give_to_owner(const std::string& arenas, pid_t process) {
+    struct stat status{};
+    if (stat(fmt::format("/proc/{}", process).c_str(), &status) != 0 || status.st_uid == geteuid())
+        return;
+    [[maybe_unused]] const int done = chown(arenas.c_str(), status.st_uid, status.st_gid);
+}
+
 }  // namespace
 
 void record_running(Settings settings) {
-    const ArenaDirectory arenas(settings.directory);
-    arenas.chown_to_owner(settings.process);
+    const MemoryFolder arenas(arenas_prefix, settings.directory);
+    give_to_owner(arenas.path(), settings.process);
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, on_signal);
     std::signal(SIGUSR1, on_dump_signal);
     raise_file_limit();

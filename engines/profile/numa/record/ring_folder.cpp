@@ -5,20 +5,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <system_error>
-
-#include "core/error.hpp"
 #include "profile/numa/hooks/ring.hpp"
 
 namespace assay::numa {
 
-RingFolder::RingFolder(const std::string& fallback) {
-    for (std::string path : {std::string("/dev/shm/assay-numa-XXXXXX"), fallback + "/rings-XXXXXX"})
-        if (path_.empty() && mkdtemp(path.data()) != nullptr) path_ = path;
-    if (path_.empty())
-        throw Error("cannot create the rings: neither /dev/shm nor " + fallback + " is writable");
-    const std::string name = path_ + "/" + wake_pipe_name;
+RingFolder::RingFolder(const std::string& fallback) : folder_("assay-numa-", fallback) {
+    const std::string name = path() + "/" + wake_pipe_name;
     // Opened for reading and writing, so that it gives no end of file when the last program closes
     // it.
     if (mkfifo(name.c_str(), 0600) == 0)
@@ -27,8 +19,6 @@ RingFolder::RingFolder(const std::string& fallback) {
 
 RingFolder::~RingFolder() {
     if (pipe_ >= 0) close(pipe_);
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
 }
 
 bool RingFolder::was_woken() const {

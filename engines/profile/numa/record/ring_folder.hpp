@@ -4,23 +4,25 @@
 
 #include <string>
 
+#include "core/memory_folder.hpp"
+
 namespace assay::numa {
 
 class RingFolder {
 public:
-    // Creates the folder in /dev/shm, or else in `fallback`. Throws Error if neither is writable.
+    // Throws Error where neither /dev/shm nor `fallback` can hold it.
     explicit RingFolder(const std::string& fallback);
-    ~RingFolder();  // removes the folder
+    ~RingFolder();
     RingFolder(const RingFolder&) = delete;
     RingFolder& operator=(const RingFolder&) = delete;
 
-    const std::string& path() const { return path_; }
+    const std::string& path() const { return folder_.path(); }
     int pipe() const { return pipe_; }  // readable when a program has woken the recorder
     // Empties the pipe. Returns whether it held a wake-up.
     bool was_woken() const;
 
 private:
-    std::string path_;
+    MemoryFolder folder_;
     int pipe_ = -1;
 };
 

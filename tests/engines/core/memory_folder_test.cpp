@@ -1,5 +1,5 @@
-// The directories of recorders that were killed: they go, and no other directory does.
-#include "profile/record/arena_directory.hpp"
+// The folders of recorders that were killed: they go, and no other folder does.
+#include "core/memory_folder.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <fstream>
 
-using namespace assay::heap;
+using namespace assay;
 
-TEST_CASE("the directory of a killed recorder is removed, those of others stay") {
+TEST_CASE("the folder of a killed recorder is removed, those of others stay") {
     char pattern[] = "/tmp/assay-test-XXXXXX";
     REQUIRE(mkdtemp(pattern));
     const std::filesystem::path memory(pattern);
@@ -31,21 +31,21 @@ TEST_CASE("the directory of a killed recorder is removed, those of others stay")
     const int lock = open(running.c_str(), O_RDONLY | O_DIRECTORY);
     REQUIRE(flock(lock, LOCK_EX) == 0);
 
-    remove_abandoned_arenas(memory);
+    remove_abandoned_folders(memory, "assay-heap-");
     CHECK_FALSE(std::filesystem::exists(killed));
     for (const auto& kept : {running, young, foreign})
         CHECK(std::filesystem::exists(kept / "arena"));
     CHECK(std::filesystem::is_symlink(memory / "assay-heap-link"));
 
     close(lock);
-    remove_abandoned_arenas(memory);
+    remove_abandoned_folders(memory, "assay-heap-");
     CHECK_FALSE(std::filesystem::exists(running));
     std::filesystem::remove_all(memory);
 }
 
-TEST_CASE("the directory of a recorder that runs is locked") {
-    const ArenaDirectory arenas("/tmp");
-    const int directory = open(arenas.path().c_str(), O_RDONLY | O_DIRECTORY);
+TEST_CASE("the folder of a recorder that runs is locked") {
+    const MemoryFolder folder("assay-test-", "/tmp");
+    const int directory = open(folder.path().c_str(), O_RDONLY | O_DIRECTORY);
     REQUIRE(directory >= 0);
     CHECK(flock(directory, LOCK_EX | LOCK_NB) != 0);
     close(directory);
