@@ -108,6 +108,23 @@ def test_a_greeting_of_the_simulator_is_no_message(tmp_path: Path) -> None:
     assert read_fabric(path).hosts == 2
 
 
+@pytest.mark.parametrize("indent", ["    ", "\t", " \t "])
+def test_a_listing_copied_out_of_a_page_is_read(indent: str, tmp_path: Path) -> None:
+    greeting = 'ibwarn: [3141] sim_connect: attached as client 1 at node "Switch1"\n'
+    path = tmp_path / "net.txt"
+    lines = (greeting + switch_and_two_hosts()).splitlines(keepends=True)
+    path.write_text("".join(indent + line for line in lines))
+    fabric = read_fabric(path)
+    assert (fabric.hosts, fabric.switches, fabric.links) == (2, 1, 4)
+
+
+def test_a_greeting_alone_is_not_given_as_the_cause(tmp_path: Path) -> None:
+    path = tmp_path / "net.txt"
+    path.write_text('ibwarn: [3141] sim_connect: attached as client 1 at node "Switch1"\n')
+    with pytest.raises(UserError, match=r": no topology of a fabric;"):
+        read_fabric(path)
+
+
 @pytest.mark.parametrize(
     "message",
     [

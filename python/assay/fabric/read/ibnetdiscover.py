@@ -16,6 +16,7 @@ from pathlib import Path
 from assay.fabric.read.cables import FabricBuilder, Node
 from assay.fabric.read.text import MESSAGE, LineReader, is_harmless
 from assay.fabric.topology import Fabric
+from assay.records.foreign.leading import HARMLESS
 
 _NODE = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,5})\s+"([SHR])-([0-9a-fA-F]{1,16})"\s*(?:#\s*"(.*)")?([^"]*)$')
 _END = re.compile(
@@ -30,12 +31,13 @@ _OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b|Hostname: ")  # heading
 
 
 def looks_like(head: str) -> bool:
-    return re.search(r'^(Switch|Ca|Rt)\s+[0-9]+ "[SHR]-', head, re.MULTILINE) is not None
+    return re.search(r'^[ \t]*(Switch|Ca|Rt)\s+[0-9]+ "[SHR]-', head, re.MULTILINE) is not None
 
 
 def message_of(head: str) -> str:
     """The first message of the tool in a file that has no node; empty where there is none."""
-    return next((line.strip() for line in head.splitlines() if MESSAGE.match(line.strip())), "")
+    lines = map(str.strip, head.splitlines())
+    return next((line for line in lines if MESSAGE.match(line) and not HARMLESS.match(line)), "")
 
 
 def read(path: Path) -> Fabric:
@@ -44,7 +46,7 @@ def read(path: Path) -> Fabric:
     cables = FabricBuilder(text)
     kind, guid, name, ports = "", 0, "", 0
     for number, line in text:
-        line = line.rstrip()
+        line = line.strip()  # copied out of a page or a mail, it is indented
         if not line or line.startswith("#") or _ATTRIBUTE.match(line) or _OTHER.match(line):
             continue
         if match := _NODE.fullmatch(line):

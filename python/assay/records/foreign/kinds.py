@@ -45,9 +45,9 @@ READ = (
     Kind(
         "ibnetdiscover",
         "the output of ibnetdiscover",
-        _lines(r'^(Switch|Ca|Rt)\s+[0-9]+ "[SHR]-'),
+        _lines(r'^[ \t]*(Switch|Ca|Rt)\s+[0-9]+ "[SHR]-'),
         _lines(
-            r"^(#|(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=|(Switch|Ca|Rt)\s|Chassis|Non-Chassis)"
+            r"^[ \t]*(#|(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=|(Switch|Ca|Rt)\s|Chassis|Non-Chassis)"
         ),
     ),
     Kind("subnet.lst", "OpenSM's opensm-subnet.lst", _lines(r"^\{ (CA|SW|R[Tt])"), _lines(r"^\{ ")),
