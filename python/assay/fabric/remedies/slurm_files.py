@@ -21,17 +21,21 @@ from assay.records.foreign import HEAD, text_kind
 MAX_BYTES = 64 << 20
 MAX_NAMES = 1 << 20
 MAX_INCLUDES = 64
-KEYS = ("switchname", "nodes", "switches", "linkspeed", "blockname", "blocksizes", "aggregatedblock")
+KEYS = (
+    "switchname", "nodes", "switches", "linkspeed", "blockname", "blocksizes", "aggregatedblock", "ringname",
+)  # fmt: skip
 # "scontrol show topology" also prints these, and of a switch above others all hosts below it.
 SHOWN_KEYS = ("level", "blockindex", "blocksize")
 _PAIR = re.compile(r'\s*([A-Za-z_]+)\s*=\s*(?:"([^"]*)"|(\S+))(?=\s|$)')
 _CONF = re.compile(
-    r"^\s*(?:(?:SwitchName|BlockName|BlockSizes|AggregatedBlock)\s*=|Include\s+\S)",
+    r"^\s*(?:(?:SwitchName|BlockName|BlockSizes|AggregatedBlock|RingName)\s*=|Include\s+\S)",
     re.MULTILINE | re.IGNORECASE,
 )
 _INCLUDE = re.compile(r"\s*include\s+(\S+)\s*", re.IGNORECASE)
 NO_TOPOLOGY = "neither topology.conf nor topology.yaml of Slurm"
 BLOCKS = "a topology of blocks: only trees are compared"
+RINGS = "a topology of rings: only trees are compared"
+NONE_SHOWN = "No topology information available"  # by "scontrol show topology"
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,14 @@ class Topology:
 def read_topology(path: Path) -> Topology:
     """Reads topology.conf or topology.yaml; the content tells which. Raises UserError with file and line."""
     text = _text(path)
+    if text.strip() == NONE_SHOWN:
+        raise UserError(
+            f"{path}: Slurm has no topology: {NONE_SHOWN}", "set TopologyPlugin=topology/tree in slurm.conf"
+        )
+    if text.strip() and not re.sub(r"#.*", "", text).strip():
+        raise UserError(
+            f"{path}: no switch in it, only comments", "give topology.conf or topology.yaml of Slurm"
+        )
     topology = _read_conf(path, text) if _CONF.search(text) else _read_yaml(path, text)
     if not topology.switches:
         raise UserError(f"{path}: no switch in it", "give topology.conf or topology.yaml of Slurm")
@@ -75,22 +87,22 @@ def _text(path: Path) -> str:
 
 def _read_conf(path: Path, text: str) -> Topology:
     switches: list[Switch] = []
-    blocks: list[str] = []
+    others: list[str] = []  # lines of blocks and rings
     for where, line in _lines(path, text, [path.resolve()]):
         values = _pairs(where, line)
         if "level" in values and values.get("switches"):
             values.pop("nodes", None)
-        if values.keys() & {"blockname", "blocksizes", "aggregatedblock"}:
-            blocks.append(where)
+        if values.keys() & {"blockname", "blocksizes", "aggregatedblock", "ringname"}:
+            others.append(f"{where}: {RINGS if 'ringname' in values else BLOCKS}")
             continue
         if "switchname" not in values or ("nodes" in values) == ("switches" in values):
             raise UserError(f"{where}: a switch needs SwitchName, and either Nodes or Switches")
         switches.append(
             _switch(where, values["switchname"], values.get("nodes", ""), values.get("switches", ""))
         )
-    if blocks and not switches:
-        raise UserError(f"{blocks[0]}: {BLOCKS}", "give a topology.conf with SwitchName lines")
-    return Topology(switches, [f"{blocks[0]}: {BLOCKS}"] if blocks else [])
+    if others and not switches:
+        raise UserError(others[0], "give a topology.conf with SwitchName lines")
+    return Topology(switches, others[:1])
 
 
 def _lines(path: Path, text: str, opened: list[Path]) -> Iterator[tuple[str, str]]:

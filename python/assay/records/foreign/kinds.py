@@ -67,7 +67,9 @@ READ = (
     Kind("opareport", "an opareport", _lines(r"^[ \t]*<(Report|Snapshot|Topology)\b"), _XML),
     Kind("hwloc", "an hwloc XML", _lines(r"^[ \t]*<topology\b|^[ \t]*<!DOCTYPE topology"), _XML),
     Kind("simgrid", "a SimGrid platform", _lines(r"^[ \t]*<platform\b|^[ \t]*<!DOCTYPE platform"), _XML),
-    Kind("topology.conf", "Slurm's topology.conf", _lines(r"^[ \t]*(?i:SwitchName|BlockName)[ \t]*=")),
+    Kind(
+        "topology.conf", "Slurm's topology.conf", _lines(r"^[ \t]*(?i:SwitchName|BlockName|RingName)[ \t]*=")
+    ),
     Kind("topology.yaml", "Slurm's topology.yaml", _lines(r"^-?[ \t]*topology:[ \t]*\S+[ \t\r]*$")),
     Kind(
         "slurm.conf", "Slurm's slurm.conf", _lines(r"^[ \t]*(?i:ClusterName|SlurmctldHost|NodeName)[ \t]*=")
