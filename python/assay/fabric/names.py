@@ -31,10 +31,9 @@ _DEVICE = re.compile(
     r"(mlx[0-9]|mthca|hfi1|qib|ipath|ehca|ibp|rocep|roceo|bnxt_re|irdma|efa_?)[\w.-]*|HCA-[0-9]+"
 )
 
+_HOST_WORD = re.compile(r"(node|host|server|blade|compute|worker|slot|unit)[-_.]?[0-9]", re.IGNORECASE)
 # "mlx5_0", "rail1"; a number alone is of "node 0" and "node 1", two hosts, and so is "node1" of "rack3 node1".
-_ADAPTER = re.compile(
-    r"(?!(node|host|server|blade|compute|worker|slot|unit)[-_.]?[0-9])[^\W\d]\S*[0-9]", re.IGNORECASE
-)
+_ADAPTER = re.compile(rf"(?!{_HOST_WORD.pattern})[^\W\d]\S*[0-9]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,16 @@ def _first_word(port: EndPort) -> str:
 def _are_rails(rests: list[str]) -> bool:
     if len(rests) == 1 or not any(rests):
         return True
-    return len(set(rests)) == len(rests) and all(map(_is_adapter, rests))
+    return len(set(rests)) == len(rests) and (all(map(_is_adapter, rests)) or _differ_in_device(rests))
+
+
+def _differ_in_device(rests: list[str]) -> bool:
+    """Whether only the last word differs and names a device: "S 192.168.10.1 HCA-1" and "S 192.168.10.1 HCA-2" of an
+    Exadata. "node1 HCA-1" and "node1 HCA-2" are of host node1, whatever stands before."""
+    parts = [rest.rpartition(" ") for rest in rests]
+    shared = {before for before, _, _ in parts}
+    is_a_host = any(_HOST_WORD.match(word) for before in shared for word in before.split())
+    return len(shared) == 1 and not is_a_host and all(_DEVICE.fullmatch(last) for _, _, last in parts)
 
 
 def _is_adapter(rest: str) -> bool:

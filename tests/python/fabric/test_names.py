@@ -50,6 +50,9 @@ def test_switches_have_short_safe_names(descriptions: list[str], names: list[str
         (["n1", "n1 mlx5_1"], ["n1", "n1"]),
         (["n1 mlx5_0 storage", "n1 mlx5_1 (MPI)", "n1 ibA"], ["", "", ""]),
         (["n1 mlx5_0 storage", "n1 mlx5_1 (MPI)"], ["n1", "n1"]),
+        (["n1 S 10.0.0.1,10.0.0.2 HCA-1", "n1 S 10.0.0.1,10.0.0.2 HCA-2"], ["n1", "n1"]),
+        (["n1 S 10.0.0.1 HCA-1", "n1 S 10.0.0.2 HCA-1", "n2 C 10.0.0.3 HCA-1"], ["", "", "n2"]),
+        (["rack1 node1 HCA-1", "rack1 node1 HCA-2"], ["", ""]),
         (["node 0", "node 1"], ["", ""]),  # two hosts, no two rails of one
     ],
 )
