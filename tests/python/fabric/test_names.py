@@ -11,6 +11,7 @@ from assay.cli import main
 from assay.errors import UserError
 from assay.fabric.names import EndPort, name_ports, name_switches
 from assay.fabric.read import read_fabric, read_order
+from assay.records.padding import meant
 
 
 def named(*descriptions: str) -> tuple[list[str], list[str]]:
@@ -114,9 +115,25 @@ def test_w_takes_the_name_that_it_proposes(rails: list[str], capsys: pytest.Capt
 def test_a_host_with_other_zeros_is_proposed(rails: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path("net.txt").write_text(dual_rail(["n01", "n02"]))
     Path("order").write_text("n[1-2]\n")
-    for members in (["-w", "n[1-2]"], ["--order", "order"]):
+    for members in (["-w", "n[1-2]"], ["--order", "order"], ["-w", "n01.x.org"], ["-w", "N01"]):
         assert main(["fabric", "conflicts", *rails, *members]) == 2
         assert "did you mean n01?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "expected"),
+    [
+        ("N1.x.org", ["n1"], ["n1"]),
+        ("n1", ["n1.x.org"], ["n1.x.org"]),
+        ("n1.y.org", ["n1.x.org"], []),
+        ("w", ["w.1.x", "w.2.x"], []),
+        ("10.0.0.2", ["10.0.0.1"], []),
+    ],
+)
+def test_a_domain_or_capitals_are_guessed_where_one_host_is_meant(
+    name: str, known: list[str], expected: list[str]
+) -> None:
+    assert meant([name], known) == expected
 
 
 def test_an_order_keeps_that_of_every_bracket(tmp_path: Path) -> None:
