@@ -34,6 +34,7 @@ def slow_cables(evidence: Evidence) -> list[Finding]:
                 effect=record.median / usual - 1,
                 confidence=1.0,
                 evidence=[record.id],
+                details=[str(record.params["guids"])] if "guids" in record.params else [],
                 fix="reseat the cable at both ends, then replace it; then look at the port's settings",
             )
         )
@@ -64,11 +65,17 @@ def _slow_kinds(evidence: Evidence) -> list[Finding]:
             effect=chosen[0].median / supported - 1,
             confidence=1.0,
             evidence=[record.id for record in chosen],
-            details=_truncate([str(record.subject.device) for record in chosen]),
+            details=_truncate([_place(record) for record in chosen]),
             fix="look for a limit in the ports' enabled speeds and widths (ibportstate), then for cables of that grade",
         )
         for (kind, rate, supported), chosen in groups.items()
     ]
+
+
+def _place(record: Measurement) -> str:
+    """A cable, and which switches are meant where their names do not tell."""
+    guids = record.params.get("guids")
+    return f"{record.subject.device}{f' ({guids})' if guids else ''}"
 
 
 def _truncate(places: list[str]) -> list[str]:
@@ -151,7 +158,7 @@ def self_loops(evidence: Evidence) -> list[Finding]:
             severity="warning",
             confidence=1.0,
             evidence=[record.id for record in records],
-            details=_truncate(places),
+            details=_truncate([_place(record) for record in records]),
             fix="unplug them, or cable them to another switch",
         )
     ]
@@ -248,7 +255,7 @@ def crowded_ports(evidence: Evidence) -> list[Finding]:
             confidence=0.9,
             evidence=[record.id for record in records],
             details=[
-                f"{record.subject.device}: {record.median:.0f} destinations, mean {float(record.params['mean']):.1f}"
+                f"{_place(record)}: {record.median:.0f} destinations, mean {float(record.params['mean']):.1f}"
                 for record in records[:MAX_DETAILS]
             ],
             fix=_fix(

@@ -7,6 +7,7 @@ Arrays of end ports are called ``host_...``. A cable is two directed links, one 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -95,6 +96,19 @@ class Fabric:
             for node, port in ((self.link_from, self.link_from_port), (self.link_to, self.link_to_port))
         ]
         return " -> ".join(ends)
+
+    @cached_property
+    def shared_descriptions(self) -> set[str]:
+        """The descriptions that several switches have: what tells those apart is a number in their names."""
+        return {text for text, count in Counter(self.switch_texts).items() if count > 1}
+
+    def guids_of_numbered(self, nodes: Iterable[int]) -> list[str]:
+        """ "leaf-2 is 0x0008f10500200002" for each of the nodes that is a switch whose description others have."""
+        return [
+            f"{self.switch_names[node]} is {int(self.switch_guids[node]):#018x}"
+            for node in nodes
+            if node < len(self.switch_texts) and self.switch_texts[node] in self.shared_descriptions
+        ]
 
     @cached_property
     def next_link(self) -> Ints:

@@ -246,7 +246,7 @@ def check_records(routes: Routes) -> Iterator[AnyRecord]:
             ROUTES,
             "crowded_port",
             port.destinations,
-            {**engine, "mean": port.mean},
+            {**engine, "mean": port.mean, **_guids(routes.fabric, port.link)},
             Subject(device=routes.fabric.link_name(port.link)),
         )
 
@@ -259,7 +259,13 @@ def cable_records(fabric: Fabric) -> Iterator[AnyRecord]:
     for hosts in parts.hosts if len(parts.hosts) > 1 else []:
         yield record(LINKS, "island", len(hosts), {"hosts": _folded(hosts), "pairs": parts.pairs})
     for link in cables.self_loops(fabric):
-        yield record(LINKS, "self_loop", 1, {}, Subject(device=fabric.link_name(link)))
+        yield record(LINKS, "self_loop", 1, _guids(fabric, link), Subject(device=fabric.link_name(link)))
+
+
+def _guids(fabric: Fabric, link: int) -> dict[str, Scalar]:
+    """The GUIDs of a link's switches whose description others have: their names alone do not tell which they are."""
+    guids = fabric.guids_of_numbered([int(fabric.link_from[link]), int(fabric.link_to[link])])
+    return {"guids": "; ".join(dict.fromkeys(guids))} if guids else {}
 
 
 def _folded(names: list[str]) -> str:
@@ -320,6 +326,7 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
                 "speed": cable.speed,
                 "usual": cable.usual / BITS_PER_BYTE,
                 "supported": cable.supported / BITS_PER_BYTE,
+                **_guids(fabric, cable.link),
             },
             Subject(device=fabric.link_name(cable.link)),
         )

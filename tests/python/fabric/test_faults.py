@@ -63,6 +63,18 @@ def test_a_narrow_cable_is_named(width: int, speed: str, share: float, both_dire
     assert finding.effect == pytest.approx(share - 1)
 
 
+def test_switches_of_one_description_are_told_apart_by_their_guids() -> None:
+    """The number in their names is of Assay alone."""
+    routes = recorded_routes()
+    fabric = with_rate(routes.fabric, "leaf1[3] -> spine0[2]", 1, "SDR")
+    texts = ["Infiniscale-IV Mellanox Technologies" if s == "leaf1" else s for s in fabric.switch_names]
+    assert check_cables(replace(fabric, switch_texts=texts))[0].details == []
+    same = replace(fabric, switch_texts=["Infiniscale-IV Mellanox Technologies"] * fabric.switches)
+    numbers = zip(fabric.switch_names, map(int, fabric.switch_guids), strict=True)
+    guid = {name: f"{number:#018x}" for name, number in numbers}
+    assert check_cables(same)[0].details == [f"leaf1 is {guid['leaf1']}; spine0 is {guid['spine0']}"]
+
+
 def test_a_hosts_cable_is_compared_with_cables_of_hosts() -> None:
     routes = recorded_routes()
     speeds = np.where(routes.fabric.between_switches, "HDR", "EDR").tolist()
@@ -299,6 +311,9 @@ def test_a_cable_from_a_switch_to_itself_is_named() -> None:
     (finding,) = check_cables(connected(1, [(0, 0)], [0, 0]))
     assert (finding.rule, finding.details) == ("self_loop", ["s0[3] -> s0[4]"])
     assert finding.severity == "warning"
+    two = connected(2, [(0, 0), (0, 1)], [0, 1])
+    (finding,) = check_cables(replace(two, switch_texts=["x", "x"]))
+    assert finding.details == [f"s0[2] -> s0[3] (s0 is {int(two.switch_guids[0]):#018x})"]
 
 
 def test_computed_tables_make_no_verdict_about_a_real_fabric() -> None:

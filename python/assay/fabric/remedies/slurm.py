@@ -131,9 +131,12 @@ def _connected_parts(fabric: Fabric, level: int) -> Ints:
 def comments(fabric: Fabric, switches: list[Switch]) -> list[str]:
     """What the names of a tree stand for where they are not the descriptions, and which ports are left out."""
     texts = dict(zip(fabric.switch_names, fabric.switch_texts or fabric.switch_names, strict=True))
+    numbers = {name: number for number, name in enumerate(fabric.switch_names)}
     lines = []
     for switch in switches:
         shown = [texts[name] for name in switch.stands_for]
+        if switch.nodes:
+            shown += fabric.guids_of_numbered(numbers[name] for name in switch.stands_for)
         if switch.nodes and shown != [switch.name]:
             lines.append(f"# {switch.name}: {', '.join(shown)}")
     if left_out := ports_left_out(fabric):

@@ -225,6 +225,9 @@ def test_hosts_with_rails_are_one_group_and_comments_say_of_which_switches(tmp_p
         "# s0: MF0;s0:X/U1, s1\n# not in this file: 1 ports whose description names no host, such as MT4123 0x1\n"
         "SwitchName=s0 Nodes=n[0-1]\nSwitchName=s2 Nodes=n2\nSwitchName=level1-0 Switches=s[0,2]\n"
     )
+    shared = replace(fabric, switch_texts=["MF0;s0:X/U1", "s1", "x", "x"])
+    named = f"# s2: x, s2 is {int(fabric.switch_guids[2]):#018x}"
+    assert named in comments(shared, tree_of(shared))
     (tmp_path / "t").write_text(text)
     require_agreement(read_topology(tmp_path / "t").switches, fabric)
     with pytest.raises(UserError, match="each host once"):
