@@ -149,7 +149,7 @@ def comments(fabric: Fabric, switches: list[Switch]) -> list[str]:
 def topology_conf(switches: list[Switch], notes: list[str] | None = None) -> str:
     return "".join(f"{note}\n" for note in notes or []) + "".join(
         f"SwitchName={s.name} "
-        + (f"Nodes={fold(s.nodes)}" if s.nodes else f"Switches={fold(s.children)}")
+        + (f"Nodes={hostlist(s.nodes)}" if s.nodes else f"Switches={hostlist(s.children)}")
         + "\n"
         for s in switches
     )
@@ -167,8 +167,17 @@ def topology_yaml(switches: list[Switch], notes: list[str] | None = None, name: 
     for switch in switches:
         lines.append(f"      - switch: {switch.name}")
         kind, members = ("nodes", switch.nodes) if switch.nodes else ("children", switch.children)
-        lines.append(f"        {kind}: {fold(members)}")
+        lines.append(f"        {kind}: {hostlist(members)}")
     return "\n".join(lines) + "\n"
+
+
+def hostlist(names: tuple[str, ...]) -> str:
+    """A list as every version of Slurm reads it: brackets at the end of a name alone, "r1n[0-1],r2n[0-1]". A name that
+    goes on behind its number is written out: Slurm before 23.11 does not read "n[1-2]-ib" (slurm.conf(5), NodeName)."""
+    numbered = NodeSet.fromlist([name for name in names if name[-1].isdigit()])
+    numbered.fold_axis = (-1,)
+    others = [name for name in names if not name[-1].isdigit()]
+    return ",".join([*([str(numbered)] if numbered else []), *others])
 
 
 def fold(names: tuple[str, ...] | list[str]) -> str:

@@ -9,7 +9,7 @@ from small_fabrics import connected
 from assay.cli import main
 from assay.errors import UserError
 from assay.fabric import synthetic
-from assay.fabric.remedies.slurm import comments, topology_conf, topology_yaml, tree_of
+from assay.fabric.remedies.slurm import comments, hostlist, topology_conf, topology_yaml, tree_of
 from assay.fabric.remedies.slurm_files import read_topology
 from assay.fabric.remedies.slurm_verify import differences, require_agreement
 
@@ -232,6 +232,22 @@ def test_hosts_with_rails_are_one_group_and_comments_say_of_which_switches(tmp_p
     require_agreement(read_topology(tmp_path / "t").switches, fabric)
     with pytest.raises(UserError, match="each host once"):
         require_agreement([replace(tree[0], nodes=("n0",)), replace(tree[1], nodes=("n1", "n2"))], fabric)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["n01", "n02", "n04"], "n[01-02,04]"),
+        (["r1n1", "r1n2", "r2n1", "r2n2"], "r1n[1-2],r2n[1-2]"),
+        (["sh-1-4", "sh-2-4"], "sh-1-4,sh-2-4"),
+        (["n1-ib", "n2-ib", "n1.x.org", "n3"], "n3,n1-ib,n2-ib,n1.x.org"),
+        (["login"], "login"),
+    ],
+)
+def test_brackets_are_at_the_end_of_a_name(names: list[str], expected: str, tmp_path: Path) -> None:
+    assert hostlist(tuple(names)) == expected
+    (tmp_path / "t").write_text(f"SwitchName=s Nodes={expected}\n")
+    assert sorted(read_topology(tmp_path / "t").switches[0].nodes) == sorted(names)
 
 
 def test_a_switch_in_two_places_is_named(tmp_path: Path) -> None:
