@@ -68,7 +68,7 @@ def refuse_table(text: str, where: str, is_first: bool) -> None:
     if is_first and "=" not in text and _is_header(text):
         raise UserError(f"{where} '{text[:60]}': the header of a table, no host", ONE_A_LINE)
     pair = [field.strip().strip("\"'") for field in _SEPARATOR.split(text, maxsplit=2)[:2]]
-    addresses = [field for field in pair if _is_address(field)]
+    addresses = [field for field in pair if is_address(field)]
     if len(addresses) == 1 and any(_WORD.fullmatch(field) for field in pair if field not in addresses):
         raise UserError(f"{where} '{text[:60]}': a name and an address of one host", ONE_A_LINE)
 
@@ -80,7 +80,7 @@ def _is_header(text: str) -> bool:
     return strong > 0 or weak > 1
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
     """Whether a field of a table is an address of IPv4 or IPv6, or a MAC."""
     if len(text) > MAX_ADDRESS:
         return False

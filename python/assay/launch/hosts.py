@@ -23,6 +23,7 @@ from assay.launch.host_lines import (
     ADDRESS,
     ONE_A_LINE,
     HostLine,
+    is_address,
     parse_line,
     refuse_table,
     without_brackets,
@@ -43,6 +44,7 @@ _PLAIN = re.compile(r"(?!.*\.\.)(?!(?:\d+\.)*\d+-\d+$)[^\W_][\w.:%-]*")
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _BARE_RANGE = re.compile(r"((?:\d+\.)*)(\d+-\d+)")  # of numbers or addresses
 _OPERAND = re.compile(r"(?:\[[^\[\]]*\]|[^,!&^\[])+")  # of the operators of node sets
+_JOB_HOST = re.compile(r"(?:\d+\*)?([A-Za-z_][\w.-]*)(?:/[\d,*-]+)?")  # of LSF or PBS, with its slots
 _BRACKET = re.compile(r"\[([0-9,/-]+)\]")
 FILE = Wanted("a host file", ONE_A_LINE)
 # Without the file in the folder of Python, where ClusterShell's wheel installs groups of hosts that do not exist.
@@ -59,6 +61,7 @@ def parse_hosts(text: str, option: str) -> list[str]:
     slots = re.search(ADDRESS.pattern + r":\d+", text)
     if slots:
         raise UserError(f"{option} {slots[0]}: a number of slots", f"write [{slots[1]}]")
+    _refuse_hosts_of_a_job(text, where)
     text = ADDRESS.sub(lambda match: without_brackets(match[0]), text)
     parts = [part.strip() for part in text.split(",")]
     is_plain = all(map(_PLAIN.fullmatch, parts))
@@ -75,6 +78,16 @@ def parse_hosts(text: str, option: str) -> list[str]:
         if not _NAME.fullmatch(host) or ".." in host or _BARE_RANGE.fullmatch(host):
             raise _no_name(host, where)
     return hosts
+
+
+def _refuse_hosts_of_a_job(text: str, where: str) -> None:
+    """Raises UserError for hosts as LSF ("4*n1:4*n2", "n1:n1:n2") and PBS ("n1/0*4+n2/1") print them for a job. "*"
+    would be a pattern, and "n1:n1:n2" one name."""
+    found = [match for part in re.split("[:+]", text) if (match := _JOB_HOST.fullmatch(part))]
+    names = list(dict.fromkeys(match[1] for match in found))
+    if len(found) <= text.count(":") + text.count("+") or text == names[0] or is_address(text):
+        return
+    raise UserError(f"{where}: hosts of a job as LSF or PBS prints them", f"write {','.join(names)}")
 
 
 def _no_name(host: str, where: str) -> UserError:

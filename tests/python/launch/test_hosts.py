@@ -111,6 +111,9 @@ def test_slots_of_a_file_are_understood_and_said(
         ("1-2,5", "'1-2' is a range without brackets; fix: write [1-2]"),
         ("10.0.0.1-3", "a range without brackets; fix: write 10.0.0.[1-3]"),
         ("n1..n4", "'n1..n4' is not the name of a host"),
+        ("n1:n1:n2", "hosts of a job as LSF or PBS prints them; fix: write n1,n2"),
+        ("4*n1.x.org:4*n-2", "hosts of a job as LSF or PBS prints them; fix: write n1.x.org,n-2"),
+        ("16*n1", "hosts of a job as LSF or PBS prints them; fix: write n1"),
         ("n7*", "a pattern, and no host of ClusterShell's groups matches it"),
         ("n1 4", "a number after n1 that is not understood"),
         ("n[1-2],n3:2", "n3:2: a number of slots; fix: write n3"),
@@ -177,7 +180,11 @@ def test_a_group_without_hosts_is_not_left_out(groups: None, text: str, problem:
 
 @pytest.mark.parametrize(
     "text, fix",
-    [("n0101:4,n0102:4", "-w n0101:4: a number of slots; fix: write n0101"), ("[::1]:2", "write [::1]")],
+    [
+        ("n1/0*4+n2/0*4", "fix: write n1,n2"),
+        ("n0101:4,n0102:4", "-w n0101:4: a number of slots; fix: write n0101"),
+        ("[::1]:2", "write [::1]"),
+    ],
 )
 def test_slots_in_an_option_are_refused_by_name(text: str, fix: str) -> None:
     with pytest.raises(UserError) as refused:
