@@ -120,6 +120,14 @@ def test_a_host_with_other_zeros_is_proposed(rails: list[str], capsys: pytest.Ca
         assert "did you mean n01?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("line", ["n1 slots=4", "n1:4", "n1.x.org", "n1 4 all.q UNDEFINED"])
+def test_an_order_of_slots_or_full_names_is_refused_with_the_host(line: str, rails: list[str]) -> None:
+    Path("order").write_text(line + "\n")
+    with pytest.raises(UserError) as refused:
+        read_order("order", read_fabric("net.txt"))
+    assert (refused.value.what.startswith("order:1: "), refused.value.fix) == (True, "did you mean n1?")
+
+
 @pytest.mark.parametrize(
     ("name", "known", "expected"),
     [

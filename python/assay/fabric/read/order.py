@@ -56,7 +56,7 @@ def read(path: Path, fabric: Fabric) -> Ints:
         for host in hosts:
             if host != EMPTY_SLOT and host in seen:
                 name = fabric.host_names[host]
-                text.refuse(number, f"{name} comes twice, first on line {seen[host]}")
+                text.refuse(number, f"{name} comes twice, first on line {seen[host]}", "write each host once")
             seen[host] = number
             order.append(host)
         if len(order) > MAX_RANKS:
@@ -110,9 +110,9 @@ def _host_of_name(
     """The end port of a name. A host with several ports that is named again stands for the next of them; ``turn``: how
     often each name came before."""
     if name not in by_name:
-        text.refuse(
-            number, f"host {clean(name)} is not in {fabric.source}", did_you_mean([name], by_name, "")
-        )
+        alone = re.split(r"[\s:]", name)[0]  # without the slots of a machine file: "n1 slots=4", "n1:4"
+        fix = did_you_mean([name, alone], by_name, FILE.fix)
+        text.refuse(number, f"host {clean(name)} is not in {fabric.source}", fix)
     ports = by_name[name]
     turn[name] += 1
     return ports[min(turn[name], len(ports)) - 1]
