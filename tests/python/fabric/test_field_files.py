@@ -81,6 +81,22 @@ def test_hosts_without_a_switch_between_them_are_named(blank: str, tmp_path: Pat
         read_fabric(path)
 
 
+@pytest.mark.parametrize(
+    ("file", "pattern", "unset"),
+    [
+        ("topology.txt", r"\blid [0-9]+", "lid 65535"),
+        ("opensm-subnet.lst", r"LID:[0-9A-F]+", "LID:FFFF"),
+    ],
+)
+def test_a_fabric_without_a_subnet_manager_is_read(
+    file: str, pattern: str, unset: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "net"
+    path.write_text(re.sub(pattern, unset, (SIX / file).read_text()))
+    fabric = read_fabric(path)
+    assert (fabric.hosts, fabric.switch_lids.any(), fabric.host_lids.any()) == (6, False, False)
+
+
 @pytest.mark.parametrize("lid", ["65535", "0"])
 def test_a_port_without_a_cable_has_no_lid_to_judge(lid: str, tmp_path: Path) -> None:
     text = db_csv(read_fabric(SIX / "topology.txt"))

@@ -29,6 +29,7 @@ MAX_PORTS = 254
 WIDTHS = (1, 2, 4, 8, 12)  # lanes of a cable
 OMNI_PATH, OMNI_PATH_WIDTHS = "OPA", (1, 2, 3, 4)  # 3 after a lane has failed
 MAX_GUID = (1 << 64) - 1
+PERMISSIVE_LID = 0xFFFF  # of a port to which no subnet manager has given one; others have 0 then
 
 
 class Node(NamedTuple):
@@ -36,6 +37,11 @@ class Node(NamedTuple):
 
     guid: int
     port: int
+
+
+def given_lid(lid: int) -> int:
+    """A LID, 0 for none."""
+    return 0 if lid == PERMISSIVE_LID else lid
 
 
 def kind_of(description: str, is_router: bool) -> str:
@@ -84,7 +90,7 @@ class FabricBuilder:
         if not 1 <= ports <= MAX_PORTS:
             self.text.refuse(line, f"a switch of {ports} ports")
         self._check_guid(guid, line)
-        self.switches[guid] = _ListedNode(clean(name), guid, lid, ports, line, lmc)
+        self.switches[guid] = _ListedNode(clean(name), guid, given_lid(lid), ports, line, lmc)
 
     def add_host(
         self,
@@ -98,6 +104,7 @@ class FabricBuilder:
     ) -> None:
         """Adds a port of an adapter or router. It may be listed several times with the same GUID and LID."""
         self._check_guid(port_guid, line)
+        lid = given_lid(lid)
         earlier = self.hosts.get(node)
         if earlier is None:
             self.hosts[node] = _ListedNode(

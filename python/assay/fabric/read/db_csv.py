@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay.fabric.read.cables import FabricBuilder, Node
+from assay.fabric.read.cables import FabricBuilder, Node, given_lid
 from assay.fabric.read.text import LineReader, clean
 from assay.fabric.topology import LANE_RATES, Fabric
 from assay.records.notes import tell
@@ -122,7 +122,7 @@ def _read_ports(
         elif guid not in cables.switches:
             cables.add_switch(guid, name, ports, lid, line)
         elif port == 0:
-            cables.switches[guid].lid = lid
+            cables.switches[guid].lid = given_lid(lid)
     return rates
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from assay.fabric.read.cables import FabricBuilder, Node
+from assay.fabric.read.cables import FabricBuilder, Node, given_lid
 from assay.fabric.read.text import LineReader
 from assay.fabric.topology import Fabric
 
@@ -65,7 +65,7 @@ def _read_side(cables: FabricBuilder, side: tuple[str | None, ...], line: int) -
         earlier = cables.switches.get(node.guid)
         if earlier is None:
             cables.add_switch(node.guid, name, int(ports, 16), int(lid, 16), line)
-        elif (earlier.ports, earlier.lid) != (int(ports, 16), int(lid, 16)):
+        elif (earlier.ports, earlier.lid) != (int(ports, 16), given_lid(int(lid, 16))):
             cables.text.refuse(
                 line,
                 f"LID or ports of switch {earlier.name} differ from line {earlier.line}",
