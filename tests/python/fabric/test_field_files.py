@@ -141,6 +141,15 @@ def test_a_greeting_alone_is_not_given_as_the_cause(tmp_path: Path) -> None:
         read_fabric(path)
 
 
+def test_a_comparison_of_two_fabrics_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "net.txt"
+    path.write_text(
+        'Switch 8 "S-0000000000000001" # "sw" base port 0 lid 3 lmc 0\n< [1] "H-0000000000000002"[1](12)\n'
+    )
+    with pytest.raises(UserError, match=r":2: a difference \(ibnetdiscover --diff\)"):
+        read_fabric(path)
+
+
 @pytest.mark.parametrize(
     "message",
     [

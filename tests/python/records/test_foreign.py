@@ -134,6 +134,8 @@ def test_a_text_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
         (b"Switch: guid 0x0000000000200002\n0x0001: 01 ff\n", "OpenSM's opensm-lid-matrix.dump"),
         (b'# names\n0x0000000000200002 "leaf1"\n', "a map of node names"),
         (b"Links Summary\n\n4 Links in Fabric:\n", "the text of opareport"),
+        (b"100g 0x0011750101000001   1 FI   n1 hfi1_0\n", "the text of opareport"),
+        (b'# Net status - Wed Jun 17\n\nSwitch 8 "s1"      nodeguid 200000\n', "a dump of ibsim"),
         (b"0x0011750101700001;1;FI;n1 hfi1_0;0x0001\n", "the output of opaextractlids"),
         (b"Machine (31GB total)\n  Package L#0\n", "the text of lstopo"),
         (b"available: 2 nodes (0-1)\nnode 0 cpus: 0 1\n", "the output of numactl -H"),

@@ -58,6 +58,8 @@ def read(path: Path) -> Fabric:
         match = _END.fullmatch(line)
         if not match and is_harmless(text, number, line, "; without this line the rest is read as it is"):
             continue
+        if not match and line.startswith(("< ", "> ")):
+            text.refuse(number, "a difference (ibnetdiscover --diff)", "give the output without --diff")
         if not match:
             text.refuse(number, "not a line of ibnetdiscover", "give its whole output, unchanged")
         if not kind:

@@ -140,7 +140,10 @@ FABRIC = (
     Kind(
         "opareport text",
         "the text of opareport",
-        _lines(r"^(Links|Node Type|Route|Connection) Summary[ \t\r]*$|^[0-9]+ Links in Fabric:"),
+        _lines(
+            r"^(Links|Node Type|Route|Connection) Summary[ \t\r]*$|^[0-9]+ Links in Fabric:|"
+            r"^[0-9.]+g 0x[0-9a-f]{16} +[0-9]+ (FI|SW) "
+        ),
     ),
     Kind(
         "opaextract",
@@ -148,6 +151,7 @@ FABRIC = (
         _lines(r"^(0x[0-9a-f]{16};[0-9]+;(FI|SW);|NodeGUID;PortNum;NodeType;)"),
     ),
     Kind("ibsim", "a net file of ibsim", _lines(r'^(Hca|Switch)\s+[0-9]+\s+"[^"\n]*"[ \t\r]*$')),
+    Kind("ibsim dump", "a dump of ibsim", _lines(r"^# Net status - |^#[ \t]+Forwarding table [0-9]")),
     Kind("ibdm", "a topology file of ibdm", _lines(r"^[ \t]*\S+ -> \S+ \S+ P[0-9]+(/\S+)?[ \t\r]*$")),
 )
 MACHINES = (
