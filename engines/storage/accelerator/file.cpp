@@ -230,10 +230,10 @@ bool AcceleratedFile::spans_nodes() const {
 }
 
 // The file's size. The file system is asked only if the known size is below `at_least`; ~0: the
-// size as it is now, also if another node has made the file shorter.
+// size as it is now, also if another handle or node has made the file shorter.
 std::uint64_t AcceleratedFile::current_size(std::uint64_t at_least) {
-    if (at_least == ~0ull && job_->nodes() > 1) {
-        lower_end(job_->store(), slot_);
+    if (at_least == ~0ull) {
+        if (job_->nodes() > 1) lower_end(job_->store(), slot_);
         file_size_ = 0;
     }
     const std::uint64_t remote_end = spans_nodes() ? job_->directory().remote_end(slot_) : 0;

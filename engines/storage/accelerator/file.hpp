@@ -83,7 +83,7 @@ private:
     bool open_descriptor(FileStatus& status);
     bool claim_shared_pointer();
     void synchronize_after_open();
-    void synchronize_position();
+    int begin_position();
     void choose_sync_level(bool memory);
     bool hand_to_background_drain();
     void release_resources(bool complete, bool handed_over);
@@ -125,6 +125,7 @@ private:
     int make_durable();
     bool have_conflicts();
     bool refresh_directory();
+    int end_of_view(std::int64_t& end);
     int enter_bypass();
     int open_for_locks();
     int update_shared_file_pointer(std::int64_t amount, bool set, std::uint64_t& before);
@@ -144,7 +145,7 @@ private:
     int mode_ = 0;
     bool atomic_ = false, bypass_ = false;
     bool until_memory_ = false;  // sync and close wait for the background drain only
-    std::string path_;
+    std::string path_, name_;    // without symbolic links; as it was opened, from the root
     std::uint32_t slot_ = 0;
     std::uint32_t seen_repeats_ = 0;              // of FileSlot::repeats
     std::uint32_t seen_failed_syncs_ = 0;         // of FileSlot::failed_syncs

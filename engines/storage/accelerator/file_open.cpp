@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -98,6 +99,17 @@ std::string path_of(int fd, const std::string& opened) {
     if (length > 0 && length < PATH_MAX && path[0] == '/')
         return {path, static_cast<std::size_t>(length)};
     return realpath(opened.c_str(), path) ? path : opened;
+}
+
+// The name from the root, so that it stays the same if the program changes its folder.
+std::string absolute(const std::string& name) {
+    char folder[PATH_MAX];
+    return name.starts_with('/') || !getcwd(folder, sizeof folder) ? name : folder + ("/" + name);
+}
+
+bool is_symbolic_link(const std::string& name) {
+    struct stat info{};
+    return lstat(name.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
 }
 
 // Whether the file is on a file system of the kernel, whose files have no size.
@@ -220,12 +232,13 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     file->choose_sync_level(keys.memory);
     file->choose_route();
     file->synchronize_after_open();
-    if (const int stale = file->wait_for_other_nodes()) {
+    code = file->wait_for_other_nodes();
+    if (!code) code = file->begin_position();
+    if (code) {
         file->release_resources(true, false);
         PMPI_File_close(&file->mpi_file_);
-        return call_default_handler(stale);
+        return call_default_handler(code);
     }
-    file->synchronize_position();
     *handle = file->mpi_file_;
     std::unique_lock guard(open_files().lock);
     open_files().by_handle[*handle] = std::move(file);
@@ -278,6 +291,7 @@ bool AcceleratedFile::open_descriptor(FileStatus& status) {
     const int fd = ::open(path_.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return false;
     descriptor_ = std::make_shared<const Descriptor>(fd);
+    name_ = absolute(path_);
     path_ = path_of(fd, path_);
     return read_status(fd, status) == 0 && status.regular && !is_kernel_file(fd) &&
            !incoherent_file_system(fd) && !descriptors_are_scarce(fd);
@@ -367,13 +381,20 @@ int AcceleratedFile::wait_for_other_nodes() {
 }
 
 // Collective: MPI_MODE_APPEND begins at the end of the file.
-void AcceleratedFile::synchronize_position() {
-    if (mode_ & MPI_MODE_APPEND) {
-        position_ = static_cast<std::int64_t>(current_size(~0ull));
+int AcceleratedFile::begin_position() {
+    if (!(mode_ & MPI_MODE_APPEND)) return MPI_SUCCESS;
+    MPI_Offset end = 0;
+    std::uint64_t agreed[2] = {0, 0};  // the end, and the error class of the first rank
+    if (rank_ == 0) {
         std::uint64_t before = 0;
-        if (rank_ == 0) update_shared_file_pointer(position_.load(), true, before);
-        PMPI_Barrier(comm_);
+        const int code = get_size(&end);
+        if (!code) update_shared_file_pointer(end, true, before);
+        agreed[0] = static_cast<std::uint64_t>(end);
+        agreed[1] = static_cast<std::uint64_t>(code);
     }
+    PMPI_Bcast(agreed, 2, MPI_UINT64_T, 0, comm_);
+    position_ = static_cast<std::int64_t>(agreed[0]);
+    return static_cast<int>(agreed[1]);
 }
 
 // Collective: chooses whether close and sync wait for the file system. They must if a node has not
@@ -436,12 +457,12 @@ int AcceleratedFile::close(MPI_File* handle) {
     if (complete) code = file->make_durable();
     if (code) file->note_lost_ranges();
     PMPI_Barrier(file->comm_);
-    // After a rename another file may have the path.
+    // After a rename another file may have the name. A link is deleted, not what it leads to.
     FileStatus status, named;
     if (deletes && file->rank_ == 0 && read_status(file->descriptor_->number(), status) == 0 &&
-        read_status(file->path_.c_str(), named) == 0 && status.device == named.device &&
+        read_status(file->name_.c_str(), named) == 0 && status.device == named.device &&
         status.inode == named.inode)
-        unlink(file->path_.c_str());
+        unlink(file->name_.c_str());
     PMPI_Barrier(file->comm_);
     // A file that lost its name while it was open can never be opened again.
     const bool is_deleted = (deletes || complete) &&
@@ -458,13 +479,13 @@ int AcceleratedFile::close(MPI_File* handle) {
     return closed;
 }
 
-// Collective: whether the path is the only name of the file, on all ranks. It is not if the file
-// was renamed or has a hard link.
+// Collective: whether the name by which the file was opened is its only one, on all ranks. It is
+// not if the file was renamed or has a hard link, or if the name is a symbolic link.
 bool AcceleratedFile::has_last_name() const {
     FileStatus status, named;
     const bool single = read_status(descriptor_->number(), status) == 0 && status.links <= 1 &&
-                        read_status(path_.c_str(), named) == 0 && status.device == named.device &&
-                        status.inode == named.inode;
+                        !is_symbolic_link(name_) && read_status(name_.c_str(), named) == 0 &&
+                        status.device == named.device && status.inode == named.inode;
     return worst_error_class(comm_, single ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
 }
 

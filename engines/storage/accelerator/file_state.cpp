@@ -29,6 +29,7 @@ void AcceleratedFile::synchronize() {
                    comm_);  // all earlier writes are published now
     job_->store().advance_clock(latest + 1);
     std::lock_guard guard(job_->lock());
+    file_size_ = 0;  // another handle may have made the file shorter
     job_->directory().scan_node(true);
     job_->directory().note_synchronization();
 }
@@ -36,8 +37,9 @@ void AcceleratedFile::synchronize() {
 int AcceleratedFile::sync() {
     if (bypass_) return PMPI_File_sync(mpi_file_);
     synchronize();
-    if (mode_ & MPI_MODE_RDONLY || hand_to_background_drain()) return MPI_SUCCESS;
-    return make_durable();
+    if (mode_ & MPI_MODE_RDONLY)
+        return MPI_ERR_READ_ONLY;  // as ROMIO; the ranks have met all the same
+    return hand_to_background_drain() ? MPI_SUCCESS : make_durable();
 }
 
 // ---- size
@@ -222,16 +224,20 @@ int AcceleratedFile::get_atomicity(int* on) {
     return MPI_SUCCESS;
 }
 
+// The end of the file as it is on all nodes, in units of the view. Returns an MPI error class.
+int AcceleratedFile::end_of_view(std::int64_t& end) {
+    MPI_Offset size = 0;
+    if (const int code = get_size(&size)) return code;
+    end = (bytes_before(*view_, displacement_, size) + etype_ - 1) / etype_;
+    return MPI_SUCCESS;
+}
+
 int AcceleratedFile::seek(MPI_Offset offset, int whence) {
     if (mode_ & MPI_MODE_SEQUENTIAL) return MPI_ERR_UNSUPPORTED_OPERATION;
     std::int64_t base = 0;
     if (whence == MPI_SEEK_CUR) base = position_;
     else if (whence == MPI_SEEK_END) {
-        std::lock_guard guard(job_->lock());
-        base =
-            (bytes_before(*view_, displacement_, static_cast<std::int64_t>(current_size(~0ull))) +
-             etype_ - 1) /
-            etype_;
+        if (const int code = end_of_view(base)) return code;
     } else if (whence != MPI_SEEK_SET) return MPI_ERR_ARG;
     if (base + offset < 0) return MPI_ERR_ARG;
     position_ = base + offset;
@@ -240,22 +246,20 @@ int AcceleratedFile::seek(MPI_Offset offset, int whence) {
 
 int AcceleratedFile::seek_shared(MPI_Offset offset, int whence) {
     if (mode_ & MPI_MODE_SEQUENTIAL) return MPI_ERR_UNSUPPORTED_OPERATION;
-    std::int64_t base = 0;
-    std::uint64_t before = 0;
+    if (whence != MPI_SEEK_SET && whence != MPI_SEEK_CUR && whence != MPI_SEEK_END)
+        return MPI_ERR_ARG;
     synchronize();
-    if (rank_ == 0) update_shared_file_pointer(0, false, before);
-    if (whence == MPI_SEEK_CUR) base = static_cast<std::int64_t>(before);
-    else if (whence == MPI_SEEK_END) {
-        std::lock_guard guard(job_->lock());
-        base =
-            (bytes_before(*view_, displacement_, static_cast<std::int64_t>(current_size(~0ull))) +
-             etype_ - 1) /
-            etype_;
-    } else if (whence != MPI_SEEK_SET) return MPI_ERR_ARG;
     int code = MPI_SUCCESS;
     if (rank_ == 0) {
-        if (base + offset < 0) code = MPI_ERR_ARG;
-        else update_shared_file_pointer(base + offset, true, before);
+        std::int64_t base = 0;
+        std::uint64_t before = 0;
+        if (whence == MPI_SEEK_END) code = end_of_view(base);
+        if (whence == MPI_SEEK_CUR) {
+            update_shared_file_pointer(0, false, before);
+            base = static_cast<std::int64_t>(before);
+        }
+        if (!code && base + offset < 0) code = MPI_ERR_ARG;
+        if (!code) update_shared_file_pointer(base + offset, true, before);
     }
     PMPI_Bcast(&code, 1, MPI_INT, 0, comm_);
     return code;

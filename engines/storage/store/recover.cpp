@@ -249,9 +249,9 @@ Recovery recover(Store& store, const RecoveryOptions& options) {
     if (!holds_data(store)) return result;
     complete_commit(store);
     follow_renames(store);
-    result.undrained_before = undrained_data(store);
     result.torn = store.superblock().torn += drop_torn_records(store);
-    release_locks(store);
+    release_locks(store);  // before the list: data of a killed fsync are written again
+    result.undrained_before = undrained_data(store);
     const FileHandles handles(store);
     Drain drain(store, handles, options.threads);
     std::vector<UndrainedFile> writable;

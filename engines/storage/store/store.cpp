@@ -72,6 +72,15 @@ bool is_zombie(std::uint32_t pid) {
     return fields && std::strtol(fields, nullptr, 10) <= 1;
 }
 
+// The clock with this offset. Unsigned, because a damaged store may have any offset, and a signed
+// sum could overflow.
+std::uint64_t time_with(std::int64_t offset) {
+    timespec steady{};
+    clock_gettime(CLOCK_MONOTONIC, &steady);
+    return static_cast<std::uint64_t>(steady.tv_sec * 1'000'000'000 + steady.tv_nsec) +
+           static_cast<std::uint64_t>(offset);
+}
+
 }  // namespace
 
 bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const Record& record) {
@@ -290,17 +299,18 @@ void Store::unmap() {
 }
 
 std::uint64_t Store::now() const {
-    timespec steady{};
-    clock_gettime(CLOCK_MONOTONIC, &steady);
-    // Unsigned, because a damaged store may have any offset, and a signed sum could overflow.
-    return static_cast<std::uint64_t>(steady.tv_sec * 1'000'000'000 + steady.tv_nsec) +
-           static_cast<std::uint64_t>(superblock().clock_offset.load(std::memory_order_relaxed));
+    return time_with(superblock().clock_offset.load(std::memory_order_relaxed));
 }
 
+// All ranks of a node may call it at once: they advance the clock together, not one after another.
 void Store::advance_clock(std::uint64_t sequence) const {
-    const std::uint64_t current = now();
-    if (sequence > current)
-        superblock().clock_offset.fetch_add(static_cast<std::int64_t>(sequence - current));
+    auto& offset = superblock().clock_offset;
+    for (std::int64_t known = offset.load();;) {
+        const std::uint64_t current = time_with(known);
+        if (sequence <= current) return;
+        const auto advanced = static_cast<std::uint64_t>(known) + (sequence - current);
+        if (offset.compare_exchange_weak(known, static_cast<std::int64_t>(advanced))) return;
+    }
 }
 
 // The clock may have restarted with the host. Positions that are from no clock are damaged: their

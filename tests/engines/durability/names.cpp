@@ -199,6 +199,19 @@ void link_deleted() {
     close_file(file);
 }
 
+// MPI_MODE_DELETE_ON_CLOSE removes the name that was opened, not the file to which it leads.
+void link_deleted_on_close() {
+    MPI_File file = open_file("target");
+    write_block(file, 1, 0);
+    close_file(file);
+    on_first_rank([] { EXPECT(symlink("target", path("latest").c_str()) == 0); });
+    file = open_file("latest", MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
+    write_block(file, 2, 1);
+    close_file(file);
+    EXPECT(!exists("latest"));
+    EXPECT(file_holds("target", 1, 0) && file_holds("target", 2, 1));
+}
+
 // The path of the file belongs to another file by the time it is closed.
 void renamed_and_deleted_on_close() {
     MPI_File file = open_file("old-name", read_write_create | MPI_MODE_DELETE_ON_CLOSE);
@@ -228,4 +241,5 @@ const std::vector<Case> name_cases = {
     {"linked-and-deleted", linked_and_deleted},
     {"linked-and-deleted-on-close", linked_and_deleted_on_close},
     {"link-deleted", link_deleted},
+    {"link-deleted-on-close", link_deleted_on_close},
     {"renamed-and-deleted-on-close", renamed_and_deleted_on_close}};

@@ -94,7 +94,7 @@ const std::vector<Call> calls = {
      [](MPI_File file) { return MPI_File_preallocate(file, 4096); }},
     {"get_size", false, false, false,
      [](MPI_File file) { return MPI_File_get_size(file, &offset); }},
-    {"sync", false, false, false, MPI_File_sync},
+    {"sync", true, false, false, MPI_File_sync},
 };
 
 int class_of(int code) {

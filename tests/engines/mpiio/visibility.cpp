@@ -62,6 +62,27 @@ void visible_after_barrier() {
     EXPECT(read_back("barrier") == expected);
 }
 
+// The ranks take turns to append a block. Each of them then finds the end of the file.
+void end_after_barrier() {
+    constexpr int bytes = 4096, rounds = 12;
+    MPI_File file = open_file("end");
+    const std::vector<char> written(bytes, 'e');
+    for (MPI_Offset end = 0; end < bytes * rounds;) {
+        if (end / bytes % size == rank)
+            MPI_File_write_at(file, end, written.data(), bytes, MPI_BYTE, MPI_STATUS_IGNORE);
+        MPI_Barrier(MPI_COMM_WORLD);
+        end += bytes;
+        MPI_Offset found = -1, found_together = -1;
+        MPI_File_seek(file, 0, MPI_SEEK_END);
+        MPI_File_get_position(file, &found);
+        MPI_File_seek_shared(file, 0, MPI_SEEK_END);
+        MPI_File_get_position_shared(file, &found_together);
+        EXPECT(found == end && found_together == end);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_File_close(&file);
+}
+
 // The ranks communicate only by collective transfers. Each is complete on all ranks before the
 // next.
 void visible_after_collective() {
@@ -253,6 +274,7 @@ void random_histories() {
 
 const std::vector<Case> visibility_cases = {{"visible-after-message", visible_after_message},
                                             {"visible-after-barrier", visible_after_barrier},
+                                            {"end-after-barrier", end_after_barrier},
                                             {"visible-after-collective", visible_after_collective},
                                             {"overwritten-unread", overwritten_unread},
                                             {"lengths", lengths},

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <ctime>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <utility>
@@ -225,6 +227,28 @@ TEST_CASE("recovery calls fsync of files whose data were written already") {
     }
     CHECK(job.medium.syncs - job.medium.failed == 1);
     CHECK(job.contents() == "abc");
+}
+
+TEST_CASE("recovery of a file that another program has changed since") {
+    DrainedJob job;
+    REQUIRE(job.write(0, "abc"));
+    job.drain_all();
+    std::ofstream(job.path) << "NEW";
+    const timespec later[2] = {{0, UTIME_OMIT}, {std::time(nullptr) + 3600, 0}};
+    REQUIRE(utimensat(AT_FDCWD, job.path.c_str(), later, 0) == 0);
+    SUBCASE("the data were written: only the fsync is missing") {
+        CHECK(recover(*job.store, {1}).kept.empty());
+        CHECK(may_remove(*job.store));
+    }
+    SUBCASE("a process was killed in the fsync: whether the data are durable is not known") {
+        job.file().syncing = 1;
+        const Recovery recovery = recover(*job.store, {1});
+        REQUIRE(recovery.kept.size() == 1);
+        CHECK(recovery.kept[0].condition == FileCondition::changed);
+        CHECK(recovery.kept[0].bytes == 3);
+        CHECK(!may_remove(*job.store));
+    }
+    CHECK(job.contents() == "NEW");
 }
 
 TEST_CASE("data that are written while an fsync runs are not durable after it") {

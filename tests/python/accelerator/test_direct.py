@@ -14,7 +14,7 @@ from mpi_programs import PROGRAMS, ROOT, accelerated, mpi_command, run
 pytestmark = pytest.mark.programs
 
 BLOCK, TRANSFERS, RANKS = 65536, 16, 2
-STANDARD, VISIBILITY = 16, 7  # cases of tests/engines/mpiio
+STANDARD, VISIBILITY = 16, 8  # cases of tests/engines/mpiio
 
 
 def ior(

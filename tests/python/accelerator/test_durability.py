@@ -38,6 +38,7 @@ NAMES = [
     "linked-and-deleted",
     "linked-and-deleted-on-close",
     "link-deleted",
+    "link-deleted-on-close",
 ]
 # ROMIO deletes what has the name of the open when it closes the file, also if that is another file by then.
 STRICTER_THAN_STOCK = ["renamed-and-deleted-on-close"]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.programs
 # Cases that the stock libraries fail: ROMIO treats MPI_SHORT_INT as six bytes without a gap. Open MPI's own I/O is not
 # tested: under load it hangs sometimes.
 STOCK_FAULTS = {"mpich": {"memory-types"}, "mpich-wheel": {"memory-types"}}
-STANDARD, VISIBILITY = 16, 7
+STANDARD, VISIBILITY = 16, 8
 GATE = [("openmpi", "0"), ("mpich", "1"), ("mpich-wheel", "0")]  # each MPI, each arrangement of nodes
 
 FORTRAN = """
