@@ -1,4 +1,7 @@
-"""A machine's NUMA nodes from an hwloc synthetic string ("numa:4 core:8 pu:2"), as libhwloc reads it."""
+"""A machine's NUMA nodes: of an hwloc synthetic string ("numa:4 core:8 pu:2"), as libhwloc reads it, or of an XML file.
+
+The XML is read here: libhwloc 2 reads none of version 3, and has no synthetic string of an uneven machine.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,19 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from xml.etree import ElementTree
 
 from assay.errors import UserError
+from assay.records.foreign import Wanted, read_text
+from assay.records.notes import tell
 
 LIBRARY = "libhwloc.so.15"
 EXAMPLE = "for example 'numa:4 core:8 pu:1', or with a node of memory alone '[numa] pack:2 [numa] pu:8'"
 MAX_LENGTH = 1000  # characters
 MAX_OBJECTS = 1 << 16
+MACHINE = Wanted("an hwloc XML", "give the file of 'lstopo FILE.xml', or a synthetic string", ("hwloc",))
+EVERY = "0xf...f"  # hwloc's mask without an end
 
 
 @dataclass(frozen=True)
@@ -41,25 +49,73 @@ class Topology:
         return [node for node, members in enumerate(self.processors) if not members]
 
 
-def synthetic(text: str) -> Topology:
-    """Raises UserError for a string that hwloc does not read, a file, and where there is no hwloc."""
+def topology_of(text: str) -> Topology:
+    """Of a synthetic string, or of the name of an XML file. Raises UserError."""
     if text.endswith(".xml") or os.path.isfile(text):
-        raise UserError(
-            f"'{text[:60]}' is a file, not a synthetic string",
-            f"give what 'lstopo -i {text[:60]} --of synthetic --no-io' prints",
-        )
+        return _of_file(Path(text))
+    return synthetic(text)
+
+
+def synthetic(text: str) -> Topology:
+    """Raises UserError for a string that hwloc does not read, and where there is no hwloc."""
     size = math.prod(int(number) for number in re.findall(r":\s*(\d{1,9})", text))
     if len(text) > MAX_LENGTH or size > MAX_OBJECTS or re.search(r"\d{10}|\0", text):
         raise UserError(f"the topology '{text[:60]}' is too large", f"at most {MAX_OBJECTS} processors")
-    nodes = [
+    return _topology(_nodes(ElementTree.fromstring(_xml(text))))
+
+
+def _of_file(path: Path) -> Topology:
+    """Versions 1 to 3 have the same objects. A machine of version 1 without NUMA nodes is one node."""
+    try:
+        root = ElementTree.fromstring(read_text(path, MACHINE))
+        if root.tag != "topology":
+            raise UserError(f"{path}: not {MACHINE.name}: <{root.tag}>", MACHINE.fix)
+        machine = next(root.iter("object")).attrib
+        units = {int(unit.attrib["os_index"]) for unit in _objects(root, "PU")}
+        units &= _allowed(machine.get("allowed_cpuset", EVERY), units)
+        every_node = _nodes(root)
+        allowed = _allowed(machine.get("allowed_nodeset", EVERY), {number for number, _, _ in every_node})
+        nodes = [
+            (number, [member for member in members if member in units], size)
+            for number, members, size in every_node
+            if number in allowed
+        ]
+        if not every_node:
+            nodes = [(0, sorted(units), int(machine.get("local_memory", "0")))]
+    except ElementTree.ParseError as error:
+        raise UserError(f"{path}: not XML: {error}", MACHINE.fix) from None
+    except (LookupError, ValueError, StopIteration):
+        raise UserError(f"{path}: its processors or NUMA nodes cannot be read", MACHINE.fix) from None
+    placed = {member for _, members, _ in nodes for member in members}
+    if not placed:
+        raise UserError(f"{path}: no NUMA node with processors in it", MACHINE.fix)
+    if len(placed) < len(units):
+        count = f"{len(units - placed)} of {len(units)}"
+        tell(f"{path}: {count} processors without memory of their own left out")
+    return _topology(nodes)
+
+
+def _allowed(mask: str, known: set[int]) -> set[int]:
+    return known if mask == EVERY else set(_members(mask))
+
+
+def _objects(root: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
+    return [node for node in root.iter("object") if node.attrib.get("type") == kind]
+
+
+def _nodes(root: ElementTree.Element) -> list[tuple[int, list[int], int]]:
+    """The number, the processors and the bytes of each NUMA node."""
+    return [
         (
             int(node.attrib["os_index"]),
             _members(node.attrib["cpuset"]),
             int(node.attrib.get("local_memory", "0")),
         )
-        for node in ElementTree.fromstring(_xml(text)).iter("object")
-        if node.attrib.get("type") == "NUMANode"
+        for node in _objects(root, "NUMANode")
     ]
+
+
+def _topology(nodes: list[tuple[int, list[int], int]]) -> Topology:
     closest: dict[int, tuple[int, int]] = {}  # by processor: how many share the node, the node
     nodes.sort()
     for number, (_, members, _) in enumerate(nodes):
@@ -74,6 +130,8 @@ def synthetic(text: str) -> Topology:
 
 def _members(mask: str) -> list[int]:
     """The bits of "0x00000001,0x0000000f", in which the first word is the highest."""
+    if len(mask) > MAX_OBJECTS:
+        raise ValueError(mask[:60])
     value = 0
     for word in mask.split(","):
         value = value << 32 | int(word or "0", 16)

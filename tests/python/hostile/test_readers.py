@@ -24,7 +24,7 @@ from assay.launch.engines import probe
 from assay.launch.hosts import parse_hosts, read_hosts
 from assay.launch.platforms import expand_radical, platform_hosts
 from assay.measure.workload import load_workload
-from assay.numa.topology import synthetic
+from assay.numa.topology import synthetic, topology_of
 from assay.profile.heap import load_profile
 from assay.profile.sources import load_sources
 from assay.records.run import Run, read_records
@@ -110,6 +110,12 @@ def test_damaged_workloads(content: bytes) -> None:
 @given(damaged(PLATFORM))
 def test_damaged_platforms(content: bytes) -> None:
     read_or_refuse_file(content, "x.xml", platform_hosts)
+
+
+@fuzzed
+@given(damaged(TOPOLOGY))
+def test_damaged_machines(content: bytes) -> None:
+    read_or_refuse_file(content, "x.xml", lambda path: topology_of(str(path)))
 
 
 @fuzzed

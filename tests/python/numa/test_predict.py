@@ -13,7 +13,7 @@ from planted_numa import USES_PER_NUMBER, planted_profile
 
 from assay.errors import UserError
 from assay.numa.predict import predict
-from assay.numa.topology import synthetic
+from assay.numa.topology import Topology, synthetic, topology_of
 
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "tests" / "fixtures" / "numa" / "placed.c"
@@ -44,13 +44,65 @@ def test_a_bad_topology_is_refused(text: str, message: str) -> None:
         synthetic(text)
 
 
-def test_a_file_is_not_taken_for_a_synthetic_string(tmp_path: Path) -> None:
-    """Of a machine people have the file of lstopo."""
-    (tmp_path / "machine").write_text("<topology/>")
-    for name in ("other.xml", "machine"):
-        with pytest.raises(UserError, match="is a file") as refused:
-            synthetic(str(tmp_path / name))
-        assert "--of synthetic" in refused.value.fix
+def machine_xml(version: str, root: str, *objects: str) -> str:
+    return (
+        f'<topology version="{version}"><object type="Machine" {root}>{"".join(objects)}</object></topology>'
+    )
+
+
+def node(number: int, mask: str, memory: int = 4096) -> str:
+    return f'<object type="NUMANode" os_index="{number}" cpuset="{mask}" local_memory="{memory}"/>'
+
+
+UNITS = "".join(f'<object type="PU" os_index="{k}" cpuset="{1 << k:#x}"/>' for k in (0, 1, 2, 32))
+
+
+@pytest.mark.parametrize("version", ["", "2.0", "3.0"])
+def test_the_xml_of_a_machine_gives_nodes(version: str, tmp_path: Path) -> None:
+    """Of a machine people have the file of lstopo. Node 9 is memory beside node 4."""
+    path = tmp_path / "machine.xml"
+    path.write_text(machine_xml(version, "", node(9, "0x3", 1), node(4, "0x3"), node(7, "0x1,0x4"), UNITS))
+    assert topology_of(str(path)) == Topology(((0, 1), (2, 32), ()), (4, 7, 9), (4096, 4096, 1))
+
+
+@pytest.mark.parametrize("allowed", ["0xf...f", "0x0"])
+def test_a_machine_without_numa_nodes_is_one_node(allowed: str, tmp_path: Path) -> None:
+    """So hwloc 1 describes it."""
+    path = tmp_path / "machine"
+    path.write_text(machine_xml("", f'local_memory="8192" allowed_nodeset="{allowed}"', UNITS))
+    assert topology_of(str(path)) == Topology(((0, 1, 2, 32),), (0,), (8192,))
+
+
+def test_what_the_machine_does_not_allow_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "machine.xml"
+    root = 'allowed_cpuset="0x1,0x6" allowed_nodeset="0x2"'
+    path.write_text(machine_xml("3.0", root, node(0, "0x1,0x0"), node(1, "0x7"), UNITS))
+    assert topology_of(str(path)) == Topology(((1, 2),), (1,), (4096,))
+    assert "1 of 3 processors without memory of their own left out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<topology>", "not XML"),
+        ("<topology/>", "cannot be read"),
+        (machine_xml("3.0", "", node(0, "0xf...f"), UNITS), "cannot be read"),
+        (machine_xml("3.0", "", node(0, "0x0"), UNITS), "no NUMA node with processors"),
+        (machine_xml("3.0", "", '<object type="NUMANode"/>', UNITS), "cannot be read"),
+        (machine_xml("3.0", ""), "no NUMA node with processors"),
+        ("<platform version='4.1'/>", "a SimGrid platform, not an hwloc XML"),
+        ("numa:2", "not XML"),
+    ],
+)
+def test_another_file_is_refused(content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "machine.xml").write_text(content)
+    with pytest.raises(UserError, match=message) as refused:
+        topology_of(str(tmp_path / "machine.xml"))
+    assert "lstopo FILE.xml" in refused.value.fix
+    with pytest.raises(UserError, match="No such file"):
+        topology_of("other.xml")
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 4])

@@ -14,7 +14,7 @@ from assay.errors import EXIT_PASS
 from assay.measure.numa import FOLDER, load_profiles
 from assay.numa.analysis import format_processors, processes
 from assay.numa.predict import Prediction, predict
-from assay.numa.topology import Topology, synthetic
+from assay.numa.topology import Topology, topology_of
 from assay.report.console import console
 from assay.report.numa import show_prediction
 
@@ -24,8 +24,8 @@ def prepare_predict(verbs: Verbs) -> None:
         "predict",
         help="predict the remote share on another topology",
         description="Predicts the remote share of a program whose accesses were counted (assay numa cc) on another "
-        "topology, an hwloc synthetic string: as it touches its memory, with a parallel first touch, and "
-        "interleaved. A NUMA node without processors of its own holds memory alone.",
+        "topology, an hwloc synthetic string or XML file: as it touches its memory, with a parallel first touch, "
+        "and interleaved. A NUMA node without processors of its own holds memory alone.",
         examples=[
             Example("assay numa predict counted 'numa:4 core:8 pu:1'", "four nodes", "a run"),
             Example(
@@ -33,11 +33,17 @@ def prepare_predict(verbs: Verbs) -> None:
                 "a node of memory alone",
                 "a run",
             ),
-            Example("assay numa predict counted 'numa:8 pu:16' --spread --json", needs="a run"),
+            Example(
+                "assay numa predict counted machine.xml --spread --json",
+                "of 'lstopo machine.xml' there",
+                "a run",
+            ),
         ],
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
-    parser.add_argument("topology", metavar="TOPOLOGY", help="hwloc synthetic string")
+    parser.add_argument(
+        "topology", metavar="TOPOLOGY", help="hwloc synthetic string, or an XML file of lstopo"
+    )
     parser.add_argument(
         "--spread",
         action="store_true",
@@ -48,7 +54,7 @@ def prepare_predict(verbs: Verbs) -> None:
 
 
 def predict_share(args: argparse.Namespace) -> int:
-    topology = synthetic(args.topology)
+    topology = topology_of(args.topology)
     run, _ = NUMA.profiles_of(args.run)
     recordings = processes(load_profiles(run.path / FOLDER))[0]
     prediction = predict(recordings, topology, args.spread)
