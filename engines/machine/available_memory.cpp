@@ -97,7 +97,14 @@ void lower_by_group(void* data, const char* folder, bool is_unified) {
 std::uint64_t available_memory(const char* root) {
     char path[path_bytes];
     std::snprintf(path, sizeof path, "%s/proc/meminfo", root);
-    const std::uint64_t kilobytes = File(path).number("MemAvailable:", unlimited >> 10);
+    const File machine(path);
+    // A kernel before 3.14 does not estimate it: what is idle, and the file cache without tmpfs.
+    constexpr std::uint64_t unknown = unlimited >> 10;
+    const std::uint64_t idle = machine.number("MemFree:", unknown);
+    const std::uint64_t cache = machine.number("Buffers:", 0) + machine.number("Cached:", 0);
+    const std::uint64_t dropped = cache - std::min(cache, machine.number("Shmem:", 0));
+    const std::uint64_t kilobytes =
+        machine.number("MemAvailable:", idle == unknown ? unknown : idle + dropped);
     std::uint64_t unused = unlimited;
     for_each_group(root, "memory", lower_by_group, &unused);
     return std::min(kilobytes << 10, unused);

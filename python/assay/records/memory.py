@@ -32,7 +32,11 @@ def available_memory(root: Path | None = None) -> float:
     ``root`` is a prefix of /proc, /sys and mount points, $ASSAY_ROOT by default. Infinite where nothing is known.
     """
     root = Path(os.environ.get("ASSAY_ROOT") or "/") if root is None else root
-    available = _numbers(root / "proc/meminfo").get("MemAvailable:", math.inf) * 1024
+    machine = _numbers(root / "proc/meminfo")
+    # A kernel before 3.14 does not estimate it: what is free, and the file cache without tmpfs.
+    cache = machine.get("Buffers:", 0) + machine.get("Cached:", 0)
+    free = machine.get("MemFree:", math.inf) + max(0, cache - machine.get("Shmem:", 0))
+    available = machine.get("MemAvailable:", free) * 1024
     for folder, is_unified in _groups(root):
         available = min(available, _unused(folder, *(VERSION_2 if is_unified else VERSION_1)))
     return available
