@@ -119,6 +119,19 @@ def test_the_json_of_h5bench_is_read(tmp_path: Path) -> None:
     assert h5bench(h5bench_file(write_json(tmp_path, entry("write")))).params["write"] is True
 
 
+def test_of_a_json_whose_parts_differ_each_command_takes_its_own(tmp_path: Path) -> None:
+    path = write_json(tmp_path, entry("write"), entry("read", DIM_1="2 K", COLLECTIVE_DATA="NO"))
+    file = {"file": "x.h5", "keep": True, "timesteps": 2}
+    written = h5bench(["h5bench_write", str(path), "x.h5"]).params
+    assert written == {**file, "dim_1": 4096, "collective_data": True, "write": True}
+    assert h5bench(["h5bench_read", str(path), "x.h5"]).params == {**file, "dim_1": 2048, "read": True}
+    with pytest.raises(UserError, match="differ") as refused:
+        h5bench_file(path)
+    assert f"h5bench_write {path} FILE, then -- h5bench_read {path} FILE" in refused.value.fix
+    with pytest.raises(UserError, match="no benchmark 'read'"):
+        h5bench(["h5bench_read", str(write_json(tmp_path, entry("write"))), "x.h5"])
+
+
 @pytest.mark.parametrize(
     "entries, problem",
     [

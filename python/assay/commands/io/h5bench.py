@@ -23,7 +23,8 @@ STRIDE_SIZE, BLOCK_SIZE, TIMESTEPS, COLLECTIVE_DATA, COLLECTIVE_METADATA, NUM_DI
 DIM_3, EMULATED_COMPUTE_TIME_PER_TIMESTEP, CSV_FILE (as --h5bench-csv), BENCHMARK_TYPE=write|read
 or IO_OPERATION=WRITE|READ (default: both), FILE (Assay's own: kept). NUM_PARTICLES changes nothing,
 as in h5bench: DIM_1 to DIM_3 count. Async I/O and compression are not measured.
-h5bench's command lines follow '--': h5bench_write CONFIG FILE, h5bench_read CONFIG FILE."""
+h5bench's command lines follow '--': h5bench_write CONFIG FILE, h5bench_read CONFIG FILE. Of a JSON
+each takes its own part."""
 
 SETTINGS = Wanted(
     "settings of h5bench", "give KEY=VALUE lines or h5bench's JSON", ("h5bench", "h5bench.json")
@@ -99,7 +100,7 @@ def _h5bench_settings(arguments: Sequence[str]) -> list[str]:
         )
     others = [argument for argument in arguments if "=" in argument]
     return [
-        *h5bench_file(Path(positional[1])),
+        *h5bench_file(Path(positional[1]), H5BENCH_PROGRAMS[program]),
         *others,
         f"BENCHMARK_TYPE={H5BENCH_PROGRAMS[program]}",
         f"FILE={positional[2]}",
@@ -153,11 +154,12 @@ def _parse_seconds(key: str, value: str) -> float:
     return float(match[1]) * {"ms": 1e-3, "us": 1e-6, "min": 60.0}.get((match[2] or "").lower(), 1.0)
 
 
-def h5bench_file(path: Path) -> list[str]:
-    """The settings in an h5bench file: KEY=VALUE per line, "#" begins a comment; or JSON, as h5bench ships it."""
+def h5bench_file(path: Path, operation: str = "") -> list[str]:
+    """The settings in an h5bench file: KEY=VALUE per line, "#" begins a comment; or JSON, as h5bench ships it, of which
+    ``operation`` (write or read) is taken alone."""
     text = read_text(path, SETTINGS)
     if text.lstrip().startswith("{"):
-        return _h5bench_json(path, text)
+        return _h5bench_json(path, text, operation)
     return [stripped for line in text.splitlines() if (stripped := line.split("#", 1)[0].strip())]
 
 
@@ -170,22 +172,29 @@ class _Configuration(msgspec.Struct):
     benchmarks: list[_Benchmark]
 
 
-def _h5bench_json(path: Path, text: str) -> list[str]:
-    """The settings of one write, of one read, or of both where they agree. Assay starts the ranks and knows no VOL, so
-    what the file says of them is not used."""
+def _h5bench_json(path: Path, text: str, operation: str) -> list[str]:
+    """The settings of one write, of one read, or of both where they agree; of ``operation`` alone if given. Assay
+    starts the ranks and knows no VOL, so what the file says of them is not used."""
     try:
         benchmarks = msgspec.json.decode(text, type=_Configuration).benchmarks
     except (msgspec.MsgspecError, RecursionError) as error:
         raise UserError(f"--config {path}: not a configuration of h5bench: {error}", SETTINGS.fix) from None
+    if operation:
+        benchmarks = [benchmark for benchmark in benchmarks if benchmark.benchmark == operation]
     kinds = [benchmark.benchmark for benchmark in benchmarks]
     other = next((kind for kind in kinds if kind not in ("write", "read")), "")
     if other or not kinds or len(set(kinds)) < len(kinds):
         problem = f"the benchmark '{other}'" if other else f"{len(kinds)} benchmarks ({', '.join(kinds)})"
+        if operation and not kinds:
+            problem = f"no benchmark '{operation}'"
         raise UserError(f"--config {path}: {problem}", "keep one write, one read, or one of each in it")
     settings = [{**dict.fromkeys(H5BENCH_SWITCHES, "NO"), **x.configuration} for x in benchmarks]
     for key in settings[0]:
         if settings[0][key] != settings[-1].get(key, settings[0][key]):
-            raise UserError(f"--config {path}: {key} of write and of read differ", "measure them one by one")
+            raise UserError(
+                f"--config {path}: {key} of write and of read differ",
+                f"measure them one by one: -- h5bench_write {path} FILE, then -- h5bench_read {path} FILE",
+            )
     merged = {key: value for each in settings for key, value in each.items()}
     return [f"{key}={value}" for key, value in merged.items()] + (
         [f"BENCHMARK_TYPE={kinds[0]}"] if len(kinds) == 1 else []
