@@ -138,6 +138,7 @@ def without_line(start: str) -> Callable[[str], str]:
     [
         ("topology.txt", lambda t: "", "the file is empty"),
         ("topology.txt", lambda t: t[: t.index('"S-0000000000200004"') + 6], "not a line of ibnetdiscover"),
+        ("topology.txt", lambda t: re.sub(r"^(\[1\])\(\w+\)", r"\1", t, flags=re.M), "as in ibnetdiscover of 2006"),
         ("topology.txt", without_line('[3]\t"S-0000000000200003"[3]'), "is not listed at its other end"),
         ("topology.txt", lambda t: t[: t.rindex(" lmc 0")], "the file ends within this line"),
         ("topology.txt", lambda t: t.partition("Ca\t")[0], "which is not listed; fix: is the file complete?"),

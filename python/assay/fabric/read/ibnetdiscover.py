@@ -85,7 +85,11 @@ def _read_end(
     node = Node(guid, 0 if kind == "Switch" else port)
     if kind != "Switch":
         if match[2] is None:
-            text.refuse(line, "the port's GUID is missing", "give the output of ibnetdiscover unchanged")
+            text.refuse(
+                line,
+                "the port's GUID is missing, as in ibnetdiscover of 2006",
+                "take the topology again by a newer ibnetdiscover",
+            )
         attributes = (match[6] or "").partition('"')[0]
         cables.add_host(
             node, int(match[2], 16), name, _lid(attributes), line, _lmc(attributes), is_router=kind == "Rt"

@@ -186,7 +186,10 @@ BENCHMARKS = (
     Kind(
         "perftest",
         "the output of perftest",
-        _lines(r"^ *(RDMA_\w+|Send|Atomic_\w+) .*(BW|Latency) Test[ \t\r]*$|^ #bytes +#iterations "),
+        _lines(
+            r"^ *(RDMA_\w+|Send|Atomic_\w+) .*(BW|Latency) Test[ \t\r]*$|^ #bytes +#iterations |"
+            r'\A\s*\{\s*"test_info"\s*:\s*\{\s*"test"\s*:'
+        ),
     ),
     Kind("linktest", "the output of LinkTest", _lines(r"(?i:^ *linktest version [0-9])")),
     Kind("iperf3", "the JSON of iperf3", re.compile(r'\A\s*\{\s*"start"\s*:[^\0]*"(connected|version)"\s*:')),
@@ -209,7 +212,7 @@ BENCHMARKS = (
     ),
     Kind("io500", "the output of IO500", _lines(r"^IO500 version |^\[RESULT\] +[\w-]+ +[0-9.]+ \w+/")),
     Kind("mdtest output", "the output of mdtest", _lines(r"^mdtest-\S+ was launched with ")),
-    Kind("fio", "the JSON of fio", _json("fio version")),
+    Kind("fio", "the JSON of fio", _lines(r'^\s*\{\s*"fio version"\s*:')),  # its notes come before
     Kind("fio text", "the text of fio", _lines(r"^\S.*: \(g=[0-9]+\): rw=|^fio-[0-9]+\.[0-9.]+[ \t\r]*$")),
     Kind("darshan-parser", "the output of darshan-parser", _lines(r"^# darshan log version: [0-9]")),
     Kind("hpl", "the output of HPL", _lines(r"^HPLinpack [0-9]")),
