@@ -101,13 +101,16 @@ def size(text: str) -> int:
 
 def without_program(arguments: Sequence[str], *names: str) -> list[str]:
     """The arguments without the program, if the first is one of ``names``, or its path. Raises UserError for a launcher
-    before it."""
-    if arguments and Path(arguments[0]).name in LAUNCHERS:
-        raise UserError(
-            f"'{arguments[0]}': Assay starts the ranks itself",
-            "leave the launcher out: -n RANKS -- PROGRAM ...",
+    or another program before it (numactl, env): all options of the originals begin with "-"."""
+    if not arguments or arguments[0].startswith("-"):
+        return list(arguments)
+    if Path(arguments[0]).name not in names:
+        is_launcher = Path(arguments[0]).name in LAUNCHERS or any(Path(x).name in names for x in arguments)
+        problem = (
+            "Assay starts the ranks itself" if is_launcher else f"neither {names[0]} nor an option of it"
         )
-    return list(arguments[1:] if arguments and Path(arguments[0]).name in names else arguments)
+        raise UserError(f"'{arguments[0]}': {problem}", f"leave it out: -n RANKS -- {names[0]} ...")
+    return list(arguments[1:])
 
 
 def without_unset(parsed: dict[str, Any]) -> dict[str, Scalar]:
