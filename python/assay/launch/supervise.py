@@ -44,6 +44,7 @@ GRACE_S = 5.0  # between SIGTERM and SIGKILL
 READER_LIMIT_S = 5.0  # for the last messages of processes that have ended
 END_LIMIT_S = 30.0  # of a process that has closed its output; on a busy machine it may take seconds to end
 SILENCE_REPORT_S = 5.0  # between two calls of on_silence
+DEADLOCK = re.compile(r"/CRITICAL\] Oops! Deadlock")  # of simulated ranks: smpirun ends with 0
 
 
 @dataclass
@@ -119,7 +120,7 @@ def run_engine(
         status = processes.end()
         result.load = meter.end()
     result.stderr = processes.stderr()
-    if not result.interrupted and (result.failure or status != 0):
+    if not result.interrupted and (result.failure or status != 0 or DEADLOCK.search(result.stderr)):
         result.failure = _complete_failure(result.failure, status, result.stderr, diagnose)
         name_awaited(result.failure, start)
     return result

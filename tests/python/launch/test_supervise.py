@@ -79,6 +79,14 @@ def run(
     return ending, records, progress
 
 
+def test_a_deadlock_of_simulated_ranks_is_a_failure() -> None:
+    """smpirun ends with 0 then."""
+    message = "[1.5] ./EngineImpl.cpp:718: [ker_engine/CRITICAL] Oops! Deadlock detected"
+    ending, _, _ = run(f"print({message!r}, file=sys.stderr)", diagnosis="SimGrid failed: a deadlock")
+    assert ending.failure is not None and ending.failure.problem == "SimGrid failed: a deadlock"
+    assert run("print('an engine/CRITICAL warning', file=sys.stderr)", diagnosis="x")[0].failure is None
+
+
 def test_records_and_progress_arrive_and_other_output_is_ignored() -> None:
     ending, records, progress = run(
         'hello(0, "a"); print("mpirun says hello"); measured(1); say(kind="progress", done=0.5); measured(2)',
