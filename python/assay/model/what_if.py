@@ -1,7 +1,7 @@
 """Changes a SimGrid platform file (``assay simulate --nodes``, ``--set``): more hosts, other links.
 
 The file is changed, not the model, so any SimGrid platform can be used. Clusters grow evenly; hosts that are
-listed one by one cannot be multiplied.
+listed one by one cannot be multiplied, nor those of a torus, fat tree or dragonfly, which follow from its parameters.
 """
 
 from __future__ import annotations
@@ -55,14 +55,18 @@ def _set(root: ET.Element, setting: str) -> None:
 
 
 def _grow(root: ET.Element, path: Path, host_count: int, count: int) -> None:
-    clusters = [node for node in root.iter() if node.tag in ("cluster", "cabinet")]
+    all_clusters = [node for node in root.iter() if node.tag in ("cluster", "cabinet")]
+    clusters = [node for node in all_clusters if node.get("topology", "FLAT") == "FLAT"]
     if not clusters:
+        reason = "each with its own links"
+        if all_clusters:
+            reason = f"as the topo_parameters of its {all_clusters[0].get('topology')} say"
         raise UserError(
-            f"{path} has {count} hosts, each with its own links: it cannot be enlarged",
+            f"{path} has {count} hosts, {reason}: it cannot be enlarged",
             f"give --nodes {count} at most, or a platform of clusters (hosts that are alike)",
         )
     numbers = [expand_radical(str(node.get("radical")), path) for node in clusters]
-    following = max(map(max, numbers)) + 1
+    following = 1 + max(max(expand_radical(str(node.get("radical")), path)) for node in all_clusters)
     for extra in range(host_count - count):
         numbers[extra % len(clusters)].append(following + extra)
     for node, radical in zip(clusters, numbers, strict=True):

@@ -10,6 +10,7 @@ import pytest
 from assay.errors import UserError
 from assay.launch.platforms import computing, parse_speed, platform_hosts, require_listable
 from assay.launch.simulator import complaint, pass_messages
+from assay.model.what_if import change_platform
 
 
 def write(folder: Path, content: str, version: str = "4.1") -> Path:
@@ -113,3 +114,13 @@ def test_only_a_failed_run_keeps_simgrids_words_back(
         assert pass_messages(process) == problem
     shown = capfd.readouterr().err
     assert shown.startswith("the program's\n") and ("backtrace" in shown) == (problem is None)
+
+
+@pytest.mark.parametrize("topology", ["TORUS", "FAT_TREE", "DRAGONFLY"])
+def test_a_cluster_whose_parameters_say_its_hosts_is_not_enlarged(tmp_path: Path, topology: str) -> None:
+    fixed = f'<cluster id="t" topology="{topology}" topo_parameters="2" prefix="t" suffix="" radical="0-1"/>'
+    with pytest.raises(UserError, match=f"has 2 hosts, as the topo_parameters of its {topology} say"):
+        change_platform(write(tmp_path, fixed), 3, [], tmp_path)
+    flat = '<cluster id="f" topology="FLAT" prefix="f" suffix="" radical="0"/>'
+    grown = change_platform(write(tmp_path, f'<zone id="a">{fixed}{flat}</zone>'), 4, [], tmp_path)
+    assert platform_hosts(grown) == ["t0", "t1", "f0", "f2"]
