@@ -13,6 +13,8 @@
 //     FAULTY_FS_RANK=RANK       faults occur in this rank only
 //     FAULTY_FS_LOG=PATH        a line for each call: process id, event, result, offset in the file
 //                               (-1: none), path of the file
+//     FAULTY_FS_LOG_RANK=RANK   the log has the event "rank" with this result before a process's
+//                               first call: a drain belongs to the node of this rank
 //     FAULTY_FS_MEET=PATH       if two ranks call statx within 5 ms, both calls return at the same
 //                               time, and the accelerator's sched_yield returns at once, so that
 //                               race conditions occur. PATH is a file that the ranks share.
@@ -110,9 +112,13 @@ int planted_errno(const std::string& call) {
 void log(const char* event, long result, const std::string& path, long offset = -1) {
     const char* file = environment_variable("FAULTY_FS_LOG");
     if (!*file) return;
+    static std::atomic<pid_t> announced{0};
+    const pid_t process = getpid();
+    const char* rank = environment_variable("FAULTY_FS_LOG_RANK");
+    if (*rank && announced.exchange(process) != process) log("rank", std::atol(rank), "-");
     const auto fd = static_cast<int>(
         syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    const std::string line = std::to_string(getpid()) + " " + event + " " + std::to_string(result) +
+    const std::string line = std::to_string(process) + " " + event + " " + std::to_string(result) +
                              " " + std::to_string(offset) + " " + path + "\n";
     if (fd < 0 || syscall(SYS_write, fd, line.data(), line.size()) < 0) std::abort();
     syscall(SYS_close, fd);

@@ -20,10 +20,11 @@ LIMIT_S = 240.0  # against hangs
 
 def faulty_drain(folder: Path, faults: dict[str, str]) -> dict[str, str]:
     """The environment of a job whose background drains have a file system with faults. Drains inherit no environment,
-    so a script sets their variables."""
+    so a script sets their variables. A store's name ends with the first rank of its node."""
     script = folder / "drain.sh"
     settings = {"LD_PRELOAD": str(FAULTY_FS), **faults}
-    lines = [f"export {name}='{value}'" for name, value in settings.items()]
+    lines = ['export FAULTY_FS_LOG_RANK="${2##*-}"']
+    lines += [f"export {name}='{value}'" for name, value in settings.items()]
     script.write_text("\n".join(["#!/bin/sh", *lines, f'exec {STORE_TOOL} "$@"', ""]))
     script.chmod(0o755)
     return {"ASSAY_IO_DRAIN_PROGRAM": str(script)}

@@ -4,8 +4,8 @@ A byte that was written is *unsynced* until an fsync that began later has succee
 *lost*, as with kernels that count the page as clean afterwards: a later fsync does not write it. The program must write
 it again.
 
-An fsync concerns the bytes that its own node has written, since each node has a page cache. The log names no node for
-background drains. Their fsyncs concern all bytes, and every fsync concerns their bytes.
+An fsync concerns the bytes that its own node has written, since each node has a page cache. A process of which the log
+names no rank may be of any node: its fsyncs concern all bytes, and every fsync concerns its bytes.
 """
 
 from __future__ import annotations
