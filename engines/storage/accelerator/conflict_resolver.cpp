@@ -184,7 +184,7 @@ bool ConflictResolver::wait_until_pushed(Push push, std::uint64_t sequence, bool
         if (now == Push::sync) store.request_sync();
         possible = whole_job ? directory.query_all_nodes(now) : directory.query_nodes(now);
         const Progress local_progress = progress(store);
-        auto failing = directory.retries_of_failing_nodes();
+        auto failing = directory.retries_of_failing_nodes(whole_job);
         if (local_progress.failed) failing.emplace(this_node, local_progress.retries);
         possible = possible && !wait.is_over(store.now(), failing);
         last_wait_failed_ = !possible;
@@ -260,7 +260,8 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Pus
     is_in_contact_ = directory.query_nodes();
     if (!is_in_contact_) return false;
     directory.scan_node(true);
-    rewritten = newest_pieces(from, end_record, of_all);
+    const Writer::Hold hold(job_.writer());  // the pieces are written from the ring
+    rewritten = newest_pieces(std::max(from, head.first_record.load()), end_record, of_all);
     if (!rewrite(rewritten)) return false;
     head.unresolved = 0;
     return are_pushed;

@@ -57,9 +57,16 @@ bool AcceleratedFile::may_write_directly() const {
 }
 
 // Chooses the route when the file is opened. No rank writes before all ranks have done so, because
-// join() synchronizes them.
+// synchronize_after_open() follows.
 void AcceleratedFile::choose_route() {
     if (mode_ & MPI_MODE_RDONLY) return;
+    join_route();
+    // What close leaves to the background drain must be in the store.
+    if (until_memory_) leave_direct_route();
+}
+
+// Takes the route that the file has; the first that opens it decides.
+void AcceleratedFile::join_route() {
     Store& store = job_->store();
     auto& slot = store.file(slot_);
     const TableLock lock(store);

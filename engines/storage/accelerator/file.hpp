@@ -98,6 +98,7 @@ private:
                    MPI_Count* bytes_moved);
     bool may_write_directly() const;
     void choose_route();
+    void join_route();
     void leave_direct_route();
     bool is_direct(std::int64_t logical, const FlatType& memory, std::int64_t bytes,
                    BlockList& blocks);

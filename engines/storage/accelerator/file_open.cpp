@@ -160,6 +160,49 @@ int call_default_handler(int code) {
     return code;
 }
 
+// Writes what this and earlier jobs have acknowledged of the file and the file may lack. The job
+// reads what is older than `before` from the file afterwards, because the MPI library may change
+// it. Returns an error message; empty: the file can be opened.
+std::string write_stored_data(Job& job, const std::string& path, std::uint64_t before) {
+    Store& store = job.store();
+    FileStatus status;
+    if (read_status(path.c_str(), status)) return {};  // the MPI library says why
+    if (auto error = wait_for_other_jobs(store, status, job.settings().wait_s); !error.empty())
+        return error;
+    const std::uint32_t number = find_slot(store, status);
+    if (number == file_slots) return {};
+    auto& slot = store.file(number);
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
+        job.drain().finish(rank, store.head(rank).tail.load());
+    int error = 0;
+    if (!is_durable(store, number)) {
+        const auto descriptor = job.handles().open_for_writing(number, error);
+        if (descriptor) error = job.write_and_sync(number, *descriptor);
+    }
+    if (error) return std::string("data of it cannot be written: ") + std::strerror(error);
+    if (job.nodes() > 1 && slot.shared.load()) {
+        const std::lock_guard guard(job.lock());
+        if (!job.resolver().wait_until_pushed(Push::sync, store.now(), true))
+            return "a node does not answer, or cannot write the data that it has of it";
+    }
+    slot.foreign_before = std::max(slot.foreign_before.load(), before);
+    return {};
+}
+
+// Collective: opens the file with the MPI's own I/O, which does not know the stores.
+int open_without_store(Job& job, MPI_Comm comm, const char* name, int mode, MPI_Info info,
+                       MPI_File* handle) {
+    std::uint64_t now = job.store().now();
+    PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_UINT64_T, MPI_MAX, comm);
+    job.store().advance_clock(now + 1);
+    const std::string path = strip_prefix(name);
+    const std::string error = write_stored_data(job, path, now + 1);
+    if (!error.empty())
+        std::fprintf(stderr, "assay io: %s cannot be opened: %s\n", path.c_str(), error.c_str());
+    const int code = worst_error_class(comm, error.empty() ? MPI_SUCCESS : MPI_ERR_IO);
+    return code ? call_default_handler(code) : PMPI_File_open(comm, name, mode, info, handle);
+}
+
 // Modes that this library implements itself, so the MPI library opens the file without them.
 constexpr int handled_modes = MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_APPEND | MPI_MODE_SEQUENTIAL;
 
@@ -180,7 +223,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     const std::string path = strip_prefix(name);
     const InfoKeys keys = read_info_keys(info, job->settings(), path);
     if (!accelerated_on_all_ranks(*job, comm, keys))
-        return PMPI_File_open(comm, name, mode, info, handle);
+        return open_without_store(*job, comm, name, mode, info, handle);
     std::unique_ptr<AcceleratedFile> file(new AcceleratedFile);
     file->job_ = job;
     PMPI_Comm_dup(comm, &file->comm_);
@@ -223,11 +266,12 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
         else
             job->report_once(
                 path +
-                " uses the MPI's own I/O: it is not a regular file, or its path is too "
+                " uses the MPI's own I/O: it is not a regular file with a name, or its path is too "
                 "long, or too many files are open, or a rank is outside of MPI_COMM_WORLD");
         PMPI_File_close(&file->mpi_file_);
         if (job->settings().required) PMPI_Abort(job->world(), 2);
-        return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
+        return open_without_store(*job, comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info,
+                                  handle);
     }
     file->choose_sync_level(keys.memory);
     file->choose_route();
@@ -293,7 +337,7 @@ bool AcceleratedFile::open_descriptor(FileStatus& status) {
     descriptor_ = std::make_shared<const Descriptor>(fd);
     name_ = absolute(path_);
     path_ = path_of(fd, path_);
-    return read_status(fd, status) == 0 && status.regular && !is_kernel_file(fd) &&
+    return read_status(fd, status) == 0 && status.regular && status.links && !is_kernel_file(fd) &&
            !incoherent_file_system(fd) && !descriptors_are_scarce(fd);
 }
 

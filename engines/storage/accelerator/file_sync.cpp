@@ -88,15 +88,18 @@ int AcceleratedFile::make_durable() {
     if (failed_syncs != seen_failed_syncs_ && !result.fsync_error && ledger_.is_only_copy())
         result.fsync_error = EIO;
     seen_failed_syncs_ = failed_syncs;
+    // Later writes may become durable before all ranks have concluded.
+    auto& slot = job_->store().file(slot_);
+    const std::uint64_t durable = slot.durable.load();
     if (!written || result.fsync_error) report_error(result.error());
     const int synced = conclude_sync(written, result);
     if (synced) seen_failed_syncs_ = job_->store().file(slot_).failed_syncs.load();
     // Nodes without a rank in this communicator may have written the file, so durable data are read
     // from the file system from now on.
-    auto& slot = job_->store().file(slot_);
     if (!written && !synced) slot.acknowledged = 0;
-    if (!written && !synced && has_all_ranks()) slot.settled = slot.durable.load();
-    if (!has_all_nodes_ && !synced) slot.foreign_before = slot.durable.load();
+    if (!written && !synced && has_all_ranks() && is_first_of_node_) slot.settled = durable;
+    if (!has_all_nodes_ && !synced)
+        slot.foreign_before = std::max(slot.foreign_before.load(), slot.durable.load());
     return std::max(written, synced);
 }
 

@@ -277,7 +277,6 @@ __attribute__((constructor)) void register_exit_status() {
 
 }  // namespace
 
-// Writes the pending data of a file and waits until they are on its medium. Returns 0 or errno.
 int Job::write_and_sync(std::uint32_t slot, const Descriptor& descriptor) {
     const int error = drain_->retry(slot);
     return error ? error : drain_->sync(slot, descriptor.number()).error();

@@ -47,6 +47,8 @@ public:
     Remote* remote() { return remote_.get(); }
     WriteDirectory& directory() { return *directory_; }
     ConflictResolver& resolver() { return resolver_; }
+    // Writes the pending data of a file and waits until they are on its medium. Returns 0 or errno.
+    int write_and_sync(std::uint32_t slot, const Descriptor& descriptor);
     // Protects the directory, the writer and the views of files of this process.
     std::mutex& lock() { return lock_; }
     int node() const { return locations_[static_cast<std::size_t>(rank_)].node; }
@@ -95,7 +97,6 @@ private:
         SharedDescriptor descriptor;
         std::uint64_t end_record;
     };
-    int write_and_sync(std::uint32_t slot, const Descriptor& descriptor);
     void write_and_sync_files();
     bool resolve_repeated_writes();
     void note_final_paths();

@@ -62,18 +62,28 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
 }
 
 // The sequence of a block in a run of many records: from a ring of this node, or from the table of
-// records that other nodes have sent. Nothing if the record was evicted.
-std::optional<std::uint64_t> WriteDirectory::sequence_of(std::uint32_t slot, const Run& run,
-                                                         std::uint64_t block) {
+// records that other nodes have sent.
+WriteSequence WriteDirectory::sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block) {
     const std::uint64_t position = run.first_record + block;
-    if (!(run.rank & remote_rank_bit)) {
-        const Store& store = job_.store();
-        const std::uint64_t sequence = store.record(run.rank, position).sequence;
-        std::atomic_thread_fence(std::memory_order_acquire);
-        if (position < store.head(run.rank).first_record.load()) return std::nullopt;
-        return sequence;
+    const Store& store = job_.store();
+    if (run.rank & remote_rank_bit) {
+        const auto sequence = entries_.at(slot).sequence_tables[run.rank].find(position);
+        return sequence ? *sequence : sequence_of_evicted(slot, run);
     }
-    return entries_.at(slot).sequence_tables[run.rank].find(position);
+    const std::uint64_t sequence = store.record(run.rank, position).sequence;
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (position < store.head(run.rank).first_record.load()) return sequence_of_evicted(slot, run);
+    return sequence;
+}
+
+// What an evicted record is compared with. The file has its data. If only this node writes the
+// file, another write is newer than it if it is not durable; if it is, the file has the newest of
+// both.
+WriteSequence WriteDirectory::sequence_of_evicted(std::uint32_t slot, const Run& run) const {
+    if (is_shared(slot)) return {run.newest, false};
+    const std::uint64_t durable = job_.store().file(slot).durable.load();
+    return {std::clamp(durable - std::min<std::uint64_t>(durable, 1), run.oldest, run.newest),
+            false};
 }
 
 void WriteDirectory::add_remote_slot(std::uint32_t slot, int node, std::uint32_t remote_slot,
@@ -180,7 +190,7 @@ bool WriteDirectory::query(const std::set<int>& nodes, Push push) {
 }
 
 // Drops the sequences of records that were evicted from the rings of other nodes. sequence_of()
-// then returns the newest sequence of their run, as it does for evicted records of this node.
+// then treats them like evicted records of this node.
 void WriteDirectory::drop_evicted_sequences() {
     for (auto& [slot, entry] : entries_)
         for (auto& [rank, table] : entry.sequence_tables)
@@ -233,10 +243,10 @@ bool WriteDirectory::all_nodes_beyond(std::uint64_t Progress::* member, std::uin
     });
 }
 
-std::map<int, std::uint64_t> WriteDirectory::retries_of_failing_nodes() const {
+std::map<int, std::uint64_t> WriteDirectory::retries_of_failing_nodes(bool whole_job) const {
     std::map<int, std::uint64_t> retries;
     for (const auto& [node, progress] : progress_)
-        if (sharing_nodes_.contains(node) && progress.failed)
+        if ((whole_job || sharing_nodes_.contains(node)) && progress.failed)
             retries.emplace(node, progress.retries);
     return retries;
 }

@@ -48,9 +48,9 @@ public:
     // that share files with this process, or (`whole_job`) on all of the job.
     bool all_nodes_beyond(std::uint64_t Progress::* member, std::uint64_t sequence,
                           bool whole_job = false) const;
-    // Of the other nodes that cannot write a file which this process shares with them: how often
-    // each has repeated its failed writes.
-    std::map<int, std::uint64_t> retries_of_failing_nodes() const;
+    // Of the other nodes that cannot write a file which they share: how often each has repeated its
+    // failed writes. Of those that share files with this process, or (`whole_job`) of all.
+    std::map<int, std::uint64_t> retries_of_failing_nodes(bool whole_job) const;
 
     // The writes of all ranks.
     Index& all_writes(std::uint32_t slot) { return entry_of(slot).all_writes; }
@@ -91,8 +91,8 @@ private:
 
     FileEntry& entry_of(std::uint32_t slot);
     void note_truncated(std::uint32_t slot, FileEntry& entry) const;
-    std::optional<std::uint64_t> sequence_of(std::uint32_t slot, const Run& run,
-                                             std::uint64_t block);
+    WriteSequence sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block);
+    WriteSequence sequence_of_evicted(std::uint32_t slot, const Run& run) const;
     void drop_evicted_sequences();
     bool query(const std::set<int>& nodes, Push push);
     void add_remote(int node, std::uint32_t rank, std::uint64_t position, const Record& record,

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "storage/store/durability.hpp"
+#include "storage/store/progress.hpp"
 
 namespace assay::storage {
 namespace {
@@ -32,13 +33,6 @@ int read_status(int folder, const char* path, int flags, FileStatus& status) {
     status.links = info.stx_nlink;
     status.regular = S_ISREG(info.stx_mode);
     return 0;
-}
-
-// The slot of a file; file_slots: the file has none.
-std::uint32_t find_slot(const Store& store, const FileStatus& status) {
-    for (const auto k : store.assigned_slots())
-        if (!store.file(k).deleted.load() && is_same_file(store.file(k), status)) return k;
-    return file_slots;
 }
 
 // Whether the slot can be assigned to another file: no process has its file open, and the file
@@ -74,7 +68,7 @@ void drop_outdated_data(const Store& store, std::uint32_t number, const FileStat
     if (was_closed && (slot.size != status.size || slot.mtime_ns != status.mtime_ns ||
                        slot.ctime_ns != status.ctime_ns)) {
         slot.valid_from = slot.durable.load();
-        slot.end = 0;
+        lower_end(store, number);
         store.persist(&slot, 2 * cache_line);
     }
     slot.size = -1;  // in use
@@ -95,6 +89,12 @@ int read_status(const char* path, FileStatus& status) {
 bool is_same_file(const FileSlot& slot, const FileStatus& status, bool earlier_boot) {
     return slot.inode == status.inode && (earlier_boot || slot.device == status.device) &&
            (!slot.birth_ns || !status.birth_ns || slot.birth_ns == status.birth_ns);
+}
+
+std::uint32_t find_slot(const Store& store, const FileStatus& status) {
+    for (const auto k : store.assigned_slots())
+        if (!store.file(k).deleted.load() && is_same_file(store.file(k), status)) return k;
+    return file_slots;
 }
 
 bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock, bool check_owner) {

@@ -28,6 +28,9 @@ int read_status(const char* path, FileStatus& status);
 // boot, so device numbers may have changed and are not compared.
 bool is_same_file(const FileSlot& slot, const FileStatus& status, bool earlier_boot = false);
 
+// The slot of a file; file_slots: the file has none.
+std::uint32_t find_slot(const Store& store, const FileStatus& status);
+
 // The node's spin lock on the file table, held until the end of the scope. A process takes it over
 // from an owner that has ended.
 class TableLock {

@@ -28,7 +28,15 @@ bool is_newer(std::uint64_t a, std::uint32_t rank_a, std::uint64_t b, std::uint3
 void Index::add(const Record& record, std::uint32_t rank, std::uint64_t position) {
     if (static_cast<RecordKind>(record.kind) == RecordKind::superseded) return;  // no write
     if (static_cast<RecordKind>(record.kind) == RecordKind::truncate) {
-        truncations_.push_back({record.sequence, record.begin});
+        const Truncation added{record.sequence, record.begin};
+        // What an older one cuts, a newer one to the same or a smaller size cuts too.
+        const auto cuts_all_of = [](const Truncation& newer, const Truncation& older) {
+            return older.sequence <= newer.sequence && older.size >= newer.size;
+        };
+        if (std::ranges::any_of(truncations_, [&](auto& old) { return cuts_all_of(old, added); }))
+            return;
+        std::erase_if(truncations_, [&](auto& old) { return cuts_all_of(added, old); });
+        truncations_.push_back(added);
         return;
     }
     Run run{record.begin, record.length,   record.stride,   record.count, record.ring_offset,
@@ -94,9 +102,9 @@ Index::Extent Index::block_of(const Run& run, std::uint64_t block, bool needs_se
     Extent extent{begin,      begin + run.length, run.ring_offset + block * run.length,
                   run.newest, run.rank,           true};
     if (!needs_sequence || run.records == 1 || run.oldest == run.newest) return extent;
-    const auto sequence = sequence_of_(run, block);
-    extent.sequence = sequence.value_or(run.newest);
-    extent.is_certain = sequence.has_value();
+    const WriteSequence sequence = sequence_of_(run, block);
+    extent.sequence = sequence.value;
+    extent.is_certain = sequence.is_known;
     return extent;
 }
 
@@ -276,7 +284,9 @@ Lookup Index::find(std::uint64_t offset, std::uint64_t end, bool certain) {
 
 std::size_t Index::bytes() const {
     return runs_.capacity() * sizeof(Run) + growing_.size() * (sizeof(Run) + map_node_bytes) +
-           sorted_.capacity() * sizeof(Extent) + recent_.size() * (sizeof(Extent) + map_node_bytes);
+           sorted_.capacity() * sizeof(Extent) +
+           recent_.size() * (sizeof(Extent) + map_node_bytes) +
+           truncations_.capacity() * sizeof(Truncation);
 }
 
 }  // namespace assay::storage

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "storage/store/layout.hpp"
@@ -42,11 +41,18 @@ struct Lookup {
     std::uint64_t sequence = 0;
 };
 
+// The sequence of a write, or one to compare an evicted write with, whose own is not known any
+// more.
+struct WriteSequence {
+    WriteSequence(std::uint64_t sequence, bool known = true) : value(sequence), is_known(known) {}
+    std::uint64_t value;
+    bool is_known;
+};
+
 class Index {
 public:
-    // `sequence_of(run, block)` returns the sequence of a block in a run of many records; nothing
-    // if it is not known any more. Then the block counts as written at the run's newest sequence.
-    using SequenceOf = std::function<std::optional<std::uint64_t>(const Run&, std::uint64_t block)>;
+    // `sequence_of(run, block)` returns the sequence of a block in a run of many records.
+    using SequenceOf = std::function<WriteSequence(const Run&, std::uint64_t block)>;
     explicit Index(SequenceOf sequence_of) : sequence_of_(std::move(sequence_of)) {}
 
     // Adds a rank's record; `position` is its number in the rank's ring. Records of a rank must be

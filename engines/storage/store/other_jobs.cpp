@@ -88,6 +88,18 @@ bool is_unused(const Store& store) {
     return true;
 }
 
+// Whether the store is another node of the same program, which runs: where all lie on one machine,
+// as in tests. An earlier program of the same job has ended.
+bool is_of_same_program(const Store& store, const Store& own_store) {
+    if (std::strncmp(store.superblock().job, own_store.superblock().job,
+                     sizeof own_store.superblock().job) != 0 ||
+        store.superblock().phase.load() != Phase::active)
+        return false;
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
+        if (!store.has_ended(store.head(rank).pid.load())) return true;
+    return false;
+}
+
 // Waits until the file's data are written. Returns an error message; empty: they are written.
 std::string wait_until_written(const Store& store, std::uint32_t number, unsigned limit_s) {
     const auto& slot = store.file(number);
@@ -115,9 +127,7 @@ std::string wait_for_other_jobs(const Store& own_store, const FileStatus& file, 
     for (const auto& path : other_stores(own_store)) {
         Failure failure;
         const auto store = Store::attach(path, false, failure);
-        if (!store || std::strncmp(store->superblock().job, own_store.superblock().job,
-                                   sizeof own_store.superblock().job) == 0)
-            continue;
+        if (!store || is_of_same_program(*store, own_store)) continue;
         const std::uint32_t slot = acknowledged_slot(*store, file);
         if (slot == file_slots) continue;
         const auto reason = wait_until_written(*store, slot, limit_s);

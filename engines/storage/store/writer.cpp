@@ -258,15 +258,26 @@ bool Writer::wait_for_space() {
     }
 }
 
-// `use_` may still be Use::write from a write of this thread that was not published.
+// Waits for release_drained(). `use_` may still be Use::write from a write of this thread that was
+// not published.
+void Writer::take_ring(Use use) {
+    for (;;) {
+        auto current = use_.load();
+        if (current == Use::release) sleep_ns(drain_poll_ns);
+        else if (use_.compare_exchange_strong(current, use)) return;
+    }
+}
+
+Writer::Hold::Hold(Writer& writer) : writer_(writer), takes_ring_(!writer.reserving_) {
+    if (takes_ring_) writer.take_ring(Use::hold);
+}
+Writer::Hold::~Hold() {
+    if (takes_ring_) writer_.use_.store(Use::none, std::memory_order_release);
+}
+
 char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset) {
     error_ = 0;
-    for (auto use = Use::none; use != Use::write && !use_.compare_exchange_weak(use, Use::write);) {
-        if (use == Use::release) {
-            sleep_ns(drain_poll_ns);
-            use = Use::none;
-        }
-    }
+    take_ring(Use::write);
     reserving_ = true;
     char* space = reserve_space(bytes, records, ring_offset);
     // Released pages may be in use elsewhere now.

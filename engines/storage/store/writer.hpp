@@ -86,7 +86,26 @@ public:
     int error() const { return error_; }
     std::uint32_t rank() const { return rank_; }
 
+    // Until the end of the scope nothing leaves the ring for want of memory, so the data in it can
+    // be read without a copy. The thread that writes may make one, also in the eviction guard.
+    class Hold {
+    public:
+        explicit Hold(Writer& writer);
+        ~Hold();
+        Hold(const Hold&) = delete;
+        Hold& operator=(const Hold&) = delete;
+
+    private:
+        Writer& writer_;
+        bool takes_ring_;  // else reserve() has it
+    };
+
 private:
+    // Which operation has the ring: a write (from reserve() to publish()) and release_drained() may
+    // move its ends, a Hold only keeps release_drained() away.
+    enum class Use : std::uint32_t { none, write, hold, release };
+
+    void take_ring(Use use);
     void release_if_short();
     void release_pages();
     template <class Action>
@@ -111,9 +130,6 @@ private:
     RankHead& head_;
     std::uint32_t rank_;
     std::atomic<std::uint64_t> next_ring_offset_{0};
-    // Which operation may move the ring's ends: none, a write (from reserve() to publish()), or
-    // release_drained().
-    enum class Use : std::uint32_t { none, write, release };
     std::atomic<Use> use_{Use::none};
     // Ring offsets: between them the pages may have been released. Those of the window before the
     // first are there.

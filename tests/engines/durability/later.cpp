@@ -1,5 +1,5 @@
 // Durability cases of a later job: they read the file that an earlier job has written with the case
-// "closed". One more case passes info keys that choose what close waits for (assay_io_until).
+// "closed". Two more cases pass info keys that choose what close waits for (assay_io_until).
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -50,6 +50,36 @@ void rewritten() {
     close_file(file);
 }
 
+// The last rank writes all blocks, which are closed at level memory. Then the file is opened with
+// the MPI's own I/O: every rank reads them and writes its own block, which the job reads
+// afterwards.
+void opened_without_store() {
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "assay_io_until", "memory");
+    MPI_File file = open_file("data", read_write_create, MPI_COMM_WORLD, info);
+    for (int other = 0; other < size && rank == size - 1; ++other) {
+        const std::vector<int> values = block_of(1, other);
+        EXPECT(MPI_File_write_at(file, MPI_Offset{other} * block * 4, values.data(), block, MPI_INT,
+                                 MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    }
+    barrier();
+    EXPECT(reads_all(file, 1));
+    close_file(file);
+    barrier();
+    MPI_Info_set(info, "assay_io", "disable");
+    file = open_file("data", MPI_MODE_RDWR, MPI_COMM_WORLD, info);
+    EXPECT(reads_all(file, 1));
+    barrier();
+    write_block(file, 2);
+    close_file(file);
+    barrier();
+    MPI_Info_free(&info);
+    file = open_file("data", MPI_MODE_RDONLY);
+    EXPECT(reads_all(file, 2));
+    close_file(file);
+}
+
 // Opens with the info keys of INFO_KEYS ("key=value;key=value"), which only the ranks below
 // INFO_RANKS pass, and prints the value of assay_io_until that the file has.
 void closed_with_info() {
@@ -81,4 +111,5 @@ void closed_with_info() {
 const std::vector<Case> later_job_cases = {{"reread", reread},
                                            {"reread-changed", reread_changed},
                                            {"rewritten", rewritten},
+                                           {"opened-without-store", opened_without_store},
                                            {"closed-with-info", closed_with_info}};

@@ -32,9 +32,9 @@ constexpr int read_write_create = MPI_MODE_RDWR | MPI_MODE_CREATE;
 inline std::string path(const char* name) { return folder + "/" + name; }
 
 inline MPI_File open_file(const char* name, int mode = read_write_create,
-                          MPI_Comm comm = MPI_COMM_WORLD) {
+                          MPI_Comm comm = MPI_COMM_WORLD, MPI_Info info = MPI_INFO_NULL) {
     MPI_File file = MPI_FILE_NULL;
-    EXPECT(MPI_File_open(comm, path(name).c_str(), mode, MPI_INFO_NULL, &file) == MPI_SUCCESS);
+    EXPECT(MPI_File_open(comm, path(name).c_str(), mode, info, &file) == MPI_SUCCESS);
     return file;
 }
 

@@ -171,8 +171,9 @@ TEST_CASE("a superseded record is no write") {
     CHECK(index.runs() + index.extents() == 0);
 }
 
-TEST_CASE("of a write whose sequence is not known any more only its newest time is known") {
-    std::vector<std::optional<std::uint64_t>> sequences;
+TEST_CASE(
+    "a write whose sequence is not known any more is compared by the sequence that stands for it") {
+    std::vector<WriteSequence> sequences;
     Index index([&](const Run&, std::uint64_t block) { return sequences[block]; });
     Record record{};
     record.kind = static_cast<std::uint64_t>(RecordKind::data);
@@ -185,7 +186,7 @@ TEST_CASE("of a write whose sequence is not known any more only its newest time 
     }
     record.sequence = 50, record.begin = 0, record.length = record.stride = 300;
     index.add(record, 1, 0);
-    sequences[3].reset();
+    sequences[3] = {107, false};
     SUBCASE("as a run") {}
     SUBCASE("as extents") {
         for (std::uint64_t k = 0; k < 70; ++k) {  // longer runs take its place
@@ -194,7 +195,7 @@ TEST_CASE("of a write whose sequence is not known any more only its newest time 
             index.add(record, 2, k);
         }
     }
-    CHECK(index.find(30, 40).sequence == 119);
+    CHECK(index.find(30, 40).sequence == 107);
     const Lookup certain = index.find_certain(30, 40);
     CHECK(certain.has_data);
     CHECK(certain.sequence == 50);
@@ -202,4 +203,38 @@ TEST_CASE("of a write whose sequence is not known any more only its newest time 
     CHECK(index.find_certain(35, 60).end == 40);
     CHECK(index.find_certain(40, 60).sequence == 104);
     CHECK(index.find_certain(200, 300).sequence == 50);
+    // A write between its sequence and the newest of the run.
+    record.sequence = 110, record.begin = 30, record.length = record.stride = 5, record.count = 1;
+    index.add(record, 3, 0);
+    const Lookup newer = index.find(30, 40);
+    CHECK(newer.rank == 3);
+    CHECK(newer.end == 35);
+    CHECK(index.find(35, 40).rank == 0);
+    record.sequence = 200;
+    index.add(record, 3, 1);
+    CHECK(index.find(30, 40).sequence == 200);
+}
+
+TEST_CASE("truncations that a newer one covers take no memory") {
+    Index index([](const Run&, std::uint64_t) { return std::uint64_t{0}; });
+    Record record{};
+    record.kind = static_cast<std::uint64_t>(RecordKind::data);
+    record.sequence = 50, record.length = record.stride = 1000, record.count = 1;
+    index.add(record, 0, 0);
+    record.kind = static_cast<std::uint64_t>(RecordKind::truncate);
+    for (std::uint64_t k = 0; k < 10'000; ++k) {
+        record.sequence = 100 + k, record.begin = 20'000 - k;
+        index.add(record, k % 4, k);
+    }
+    record.sequence = 40, record.begin = 10;  // older than the data
+    index.add(record, 0, 10'000);
+    record.sequence = 60, record.begin = 300;
+    index.add(record, 1, 10'001);
+    record.sequence = 55, record.begin = 300;  // covered when it comes
+    index.add(record, 2, 10'002);
+    CHECK(index.bytes() < 10'000);
+    CHECK(index.find(200, 1000).has_data);
+    CHECK(index.find(200, 1000).end == 300);
+    CHECK(!index.find(300, 1000).has_data);
+    CHECK(index.end() == 300);
 }

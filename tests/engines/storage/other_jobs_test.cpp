@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <functional>
@@ -36,9 +37,9 @@ struct EarlierJob {
     std::uint32_t slot = 0;
     FileStatus status;
 
-    EarlierJob() {
+    explicit EarlierJob(const char* job = "earlier") {
         Failure failure;
-        store = Store::create(folder.path, small_store, 1, "earlier", "earlier", failure);
+        store = Store::create(folder.path, small_store, 1, job, "earlier", failure);
         REQUIRE_MESSAGE(store, failure.message);
         own_store = create_store(folder.path, 1, "own");
         slot = slot_of_file(*store, path);
@@ -78,5 +79,17 @@ TEST_CASE("a drain that ends without having written is an error") {
 
 TEST_CASE("a drain that does not end is waited for with a limit") {
     EarlierJob earlier;
+    CHECK(earlier.wait().find("not written within 1 s") != std::string::npos);
+}
+
+TEST_CASE("an earlier program of the same job is waited for, another node of the program is not") {
+    EarlierJob earlier("job");  // as own_store's
+    CHECK(earlier.wait().find("not written within 1 s") != std::string::npos);
+    earlier.store->set_phase(Phase::active);
+    CHECK(earlier.wait() == "");
+    const pid_t rank = fork();
+    if (!rank) _exit(0);
+    waitpid(rank, nullptr, 0);
+    earlier.store->head(0).pid = static_cast<std::uint32_t>(rank);  // it was killed, its drain runs
     CHECK(earlier.wait().find("not written within 1 s") != std::string::npos);
 }

@@ -107,6 +107,31 @@ TEST_CASE("data that are not drained stay") {
     CHECK(has_blocks(job.path, 200));
 }
 
+TEST_CASE("what a hold keeps stays in the ring, and leaves after it") {
+    Job job;
+    Writer writer(*job.store, 0);
+    write_blocks(*job.store, writer, job.slot, 0, 100);
+    job.drain_all();
+    {
+        const Writer::Hold hold(writer);
+        for (int k = 0; k < 2; ++k) writer.release_drained();  // the second gives pages back
+        CHECK(job.store->head(0).first_record == 0);
+        CHECK(job.store->data(0, job.store->record(0, 0).ring_offset)[0] == content(0));
+        // A record without data is published meanwhile, as the conflict resolver does.
+        Record tombstone{};
+        tombstone.file = job.slot, tombstone.generation = job.store->file(job.slot).generation;
+        tombstone.kind = static_cast<std::uint64_t>(RecordKind::tombstone);
+        writer.publish(&tombstone, 1);
+        writer.release_drained();
+        CHECK(job.store->head(0).first_record == 0);
+    }
+    writer.release_drained();
+    CHECK(job.store->head(0).first_record == 100);
+    write_blocks(*job.store, writer, job.slot, 100, 200);
+    job.drain_all();
+    CHECK(has_blocks(job.path, 200));
+}
+
 TEST_CASE("a reader never takes the zeros of released memory for data" *
           doctest::test_suite("slow")) {
     Job job;

@@ -295,6 +295,24 @@ TEST_CASE("the first rank that opens a changed file marks its data as outdated f
     store->remove();
 }
 
+TEST_CASE("the end of data that are not drained stays when another program changes the file") {
+    Folder folder;
+    const auto path = folder.file("out");
+    auto store = create_store(folder.path, 1);
+    FileStatus status;
+    REQUIRE(read_status(path.c_str(), status) == 0);
+    const auto slot = acquire_slot(*store, status, path);
+    Writer writer(*store, 0);
+    REQUIRE(write_block(*store, writer, slot, 1000, "abc", 3));
+    store->file(slot).end = 5000;  // drained
+    release_slot(*store, slot, &status);
+    std::ofstream(path) << "by another program";
+    REQUIRE(read_status(path.c_str(), status) == 0);
+    CHECK(acquire_slot(*store, status, path) == slot);
+    CHECK(store->file(slot).end == 1003);
+    store->remove();
+}
+
 TEST_CASE("another file with the same inode number is another file") {
     Folder folder;
     const auto path = folder.file("out");

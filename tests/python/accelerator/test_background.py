@@ -309,6 +309,16 @@ def test_ranks_with_different_info_keys_use_the_mpis_own_io(tmp_path: Path, shm:
     assert set(error_classes(result, "level")) == {"none"} and has_blocks(tmp_path / "data", 1)
 
 
+@pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
+@mpis
+def test_the_mpis_own_io_has_what_was_closed_at_level_memory(
+    mpi: str, ranks_per_node: str, tmp_path: Path, shm: Path
+) -> None:
+    """And what it writes is what the job reads afterwards."""
+    settings = {**NEVER_DRAIN, "ASSAY_IO_RANKS_PER_NODE": ranks_per_node}
+    check_passed(run_case(mpi, "opened-without-store", tmp_path, shm, **settings), "opened-without-store")
+
+
 def run_with_info(
     mpi: str, keys: str, held: dict[str, str], tmp_path: Path, shm: Path, **extra: str
 ) -> subprocess.CompletedProcess[str]:
