@@ -51,6 +51,16 @@ class Slice:
 
 
 @dataclass
+class Gone:
+    """When a lost rank was gone, in s since the start of the run, as far as the order of the records tells it: they are
+    written at the resume and at the return, between slices that are at most two behind."""
+
+    label: str
+    start: float
+    end: float = math.inf
+
+
+@dataclass
 class Building:
     """The event building with one set of parameters: all its records."""
 
@@ -61,6 +71,7 @@ class Building:
     returns: list[Measurement] = field(default_factory=list)  # one for each rank that came back
     replans: list[Measurement] = field(default_factory=list)  # one for each new plan that was followed
     slices: list[Slice] = field(default_factory=list)
+    gone: list[Gone] = field(default_factory=list)  # of each lost rank
 
     def count(self, metric: str) -> float | None:
         """The median of a figure; None where it was not measured."""
@@ -68,6 +79,19 @@ class Building:
         if record is None or record.status != "ok" or record.summary is None:
             return None
         return record.median
+
+    @property
+    def lost(self) -> list[str]:
+        """The labels of the lost ranks; of one without a record of its own it is not known when it was lost."""
+        return list(dict.fromkeys(gone.label for gone in self.gone))
+
+    def had_lost(self, interval: Slice) -> bool:
+        """Whether some rank was gone in a part of the slice."""
+        return any(gone.start < interval.end and interval.t < gone.end for gone in self.gone)
+
+    def rank_of(self, label: str) -> int | None:
+        """None where the rank has reported nothing."""
+        return next((r.subject.rank for r in self.ranks if r.subject.host == label), None)
 
     @property
     def throughput(self) -> float:
@@ -107,6 +131,8 @@ def buildings(records: Iterable[AnyRecord]) -> list[Building]:
         elif record.name == BUILD:
             building = _building_of(record, by_params)
             _add(building, record)
+            last = [(part.t, part.end) for part in building.slices[-1:]]
+            _time_of_loss(building, record, max([*pending, *last], default=(0.0, 0.0)))
             # Records of deaths, returns and new plans come between slices; any other record ends them.
             if record.metric not in BETWEEN_SLICES and pending:
                 building.slices += _slices(pending)
@@ -133,6 +159,22 @@ def _add(building: Building, record: Measurement) -> None:
         building.ranks.append(record)
     else:
         building.totals[record.metric] = record
+
+
+def _time_of_loss(building: Building, record: Measurement, last: tuple[float, float]) -> None:
+    """Notes when a rank was lost or came back. ``last``: start and end of the slice before the record."""
+    lost = record.params.get("lost")
+    begin, now = last
+    if not isinstance(lost, str):
+        return
+    if record.metric == "resume":
+        building.gone.append(Gone(lost, now - record.median if record.summary else 0.0))
+    elif record.metric == "return":
+        for gone in building.gone:
+            if gone.label == lost:
+                gone.end = min(gone.end, now + 2 * (now - begin))
+    else:  # of a count: all ranks that were lost, also those of which no record of a resume tells
+        building.gone += [Gone(label, 0.0) for label in lost.split(",") if label not in building.lost]
 
 
 def _slices(pending: dict[tuple[float, float], list[Measurement]]) -> list[Slice]:

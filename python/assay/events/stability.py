@@ -2,7 +2,8 @@
 
 A dip is a stretch of slices that lie below the median by more than a tenth, or by more than five robust standard
 deviations where the slices vary more. The engine names the slowest rank of each slice. A host caused the dip if it had
-the slowest rank in most slices of the dip, far below the average rank; otherwise all were slow alike.
+the slowest rank in most slices of the dip, far below the average rank; otherwise all were slow alike. That is not said
+of slices in which a rank was gone: the others build less without it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.events.figures import Slice
+from assay.events.figures import Building, Slice
 
 MIN_SLICES = 5  # slices; fewer have no usual rate
 MIN_DEPTH = 0.1
@@ -31,6 +32,7 @@ class Dip:
     lowest: float
     host: str
     ids: tuple[int, ...]
+    has_lost: bool = False  # a rank was gone
 
     @property
     def depth(self) -> float:
@@ -42,10 +44,11 @@ def usual_rate(slices: Sequence[Slice]) -> float:
     return statistics.median(rates) if rates else math.nan
 
 
-def find_dips(slices: Sequence[Slice], ranks: int) -> list[Dip]:
+def find_dips(building: Building, ranks: int, end: float = math.inf) -> list[Dip]:
     """The dips in order of time. ``ranks``: the number of ranks of the event builder. In the first slice the ranks
-    begin, one after the other: that it alone is low is no dip."""
-    measured = [interval for interval in slices if not math.isnan(interval.rate)]
+    begin, one after the other: that it alone is low is no dip. ``end``: when the last event was assigned, in s;
+    afterwards only what is open is built."""
+    measured = [part for part in building.slices if not math.isnan(part.rate) and part.end <= end]
     if len(measured) < MIN_SLICES:
         return []
     usual = usual_rate(measured)
@@ -54,18 +57,24 @@ def find_dips(slices: Sequence[Slice], ranks: int) -> list[Dip]:
     spread = statistics.median(abs(interval.rate - usual) for interval in measured)
     limit = usual - max(MIN_DEPTH * usual, DEVIATIONS * spread)
     dips: list[list[Slice]] = []
-    previous_low = False
+    previous = (False, False)
     for interval in measured:
         low = interval.rate < limit
-        if low and previous_low:
+        state = (low, building.had_lost(interval))
+        if low and state == previous:
             dips[-1].append(interval)
         elif low:
             dips.append([interval])
-        previous_low = low
-    return [_dip(intervals, usual, ranks) for intervals in dips if intervals != measured[:1]]
+        previous = state
+    found = [
+        _dip(intervals, usual, ranks, building.had_lost(intervals[0]))
+        for intervals in dips
+        if intervals != measured[:1]
+    ]
+    return [dip for dip in found if dip.host or not dip.has_lost]
 
 
-def _dip(intervals: Sequence[Slice], usual: float, ranks: int) -> Dip:
+def _dip(intervals: Sequence[Slice], usual: float, ranks: int, has_lost: bool) -> Dip:
     slow = Counter(
         interval.slowest
         for interval in intervals
@@ -79,4 +88,5 @@ def _dip(intervals: Sequence[Slice], usual: float, ranks: int) -> Dip:
         min(interval.rate for interval in intervals),
         host if 2 * count > len(intervals) else "",
         tuple(number for interval in intervals for number in interval.ids),
+        has_lost,
     )

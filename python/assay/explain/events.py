@@ -24,6 +24,7 @@ WAITS = {
     "filter": "its filter unit must take events as fast as they are built: raise --filter-rate, or add --filters",
     "credits": "give builders more --credits, or look why they are slow: assay net over the same hosts",
 }
+MAX_NAMED = 4  # ranks in a line
 UNBALANCED = "the ledger does not balance"  # message of engines/events/results.cpp
 
 NAMES = {
@@ -77,8 +78,8 @@ def _lost_fragments(building: Building) -> list[Finding]:
         return []
     record = building.totals["fragments_lost"]
     incomplete = building.count("events_incomplete")
-    died = bool(building.resumes)
-    reason = "nodes that died" if died else "no node died"
+    died = bool(building.lost)
+    reason = f"{_names(building)} died" if died else "no node died"
     return [
         Finding(
             rule="event_ledger",
@@ -93,48 +94,62 @@ def _lost_fragments(building: Building) -> list[Finding]:
 
 
 def event_death(evidence: Evidence) -> list[Finding]:
-    """Nodes that died while events were built, and how soon building went on."""
+    """Ranks that died while events were built, and how soon building went on."""
     findings = []
     for building in buildings(evidence.records):
         returned = {str(record.params.get("lost")): record for record in building.returns}
         for record in building.resumes:
-            host = lost_host(record)
-            resumed = not math.isnan(record.median)
-            back = returned.get(str(record.params.get("lost")))
-            findings.append(
-                Finding(
-                    rule="event_death",
-                    cause=f"{host} was lost; "
-                    + (
-                        f"events were complete again after {format_quantity(record.median, 's')}"
-                        if resumed
-                        else "the run ended before events were complete on all others"
-                    )
-                    + (
-                        f"; it took part again {format_quantity(back.median, 's')} after its loss"
-                        if back
-                        else ""
-                    ),
-                    subject=Subject(host=host),
-                    side="node",
-                    severity="fault",
-                    evidence=[record.id, *([back.id] if back else [])],
-                    fix=f"look at {host}: is it up, and what does its log say?",
-                )
+            label = str(record.params.get("lost"))
+            outcome = (
+                "the run ended before events were complete on all others"
+                if math.isnan(record.median)
+                else f"events were complete again after {format_quantity(record.median, 's')}"
             )
+            records = [record]
+            if back := returned.get(label):
+                outcome += f"; it took part again {format_quantity(back.median, 's')} after its loss"
+                records.append(back)
+            findings.append(_death(building, label, outcome, records))
+        recorded = {str(record.params.get("lost")) for record in building.resumes}
+        counted = [record for record in building.totals.values() if record.params.get("lost")][:1]
+        findings += [
+            _death(building, label, "no more events were to be assigned then", counted)
+            for label in building.lost
+            if label not in recorded
+        ]
     return findings
 
 
-def lost_host(record: Measurement) -> str:
-    """The host of the rank that was lost ("h3", or "h3:1" of several on it)."""
-    return host_of(str(record.params.get("lost", "a rank")))
+def _death(building: Building, label: str, outcome: str, records: list[Measurement]) -> Finding:
+    host = host_of(label)
+    return Finding(
+        rule="event_death",
+        cause=f"{_rank_name(building, label)} was lost; {outcome}",
+        subject=Subject(host=host, rank=building.rank_of(label)),
+        side="node",
+        severity="fault",
+        evidence=[record.id for record in records],
+        fix=f"look at {host}: is it up, and what does its log say?",
+    )
+
+
+def _rank_name(building: Building, label: str) -> str:
+    """ "rank 2 on h1"; the label "h1:0" where the rank has reported nothing."""
+    rank = building.rank_of(label)
+    return label if rank is None else f"rank {rank} on {host_of(label)}"
+
+
+def _names(building: Building) -> str:
+    names = [_rank_name(building, label) for label in building.lost]
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def event_dip(evidence: Evidence) -> list[Finding]:
     """Stretches of time in which building was slower than usual, with the node that caused each."""
     findings = []
     for building in buildings(evidence.records):
-        for dip in find_dips(building.slices, _ranks(building, evidence)):
+        for dip in find_dips(building, _ranks(building, evidence), _last_assignment(evidence)):
             cause = f"{dip.host} slowed all down" if dip.host else "all nodes were slow alike"
             findings.append(
                 Finding(
@@ -256,6 +271,12 @@ def _share_finding(best: Building, carried: NetworkRates) -> list[Finding]:
 def _ranks(building: Building, evidence: Evidence) -> int:
     """The number of ranks that built events; one for each host of the run if the records do not say it."""
     return int(building.params.get("ranks", 0)) or len(evidence.hosts)
+
+
+def _last_assignment(evidence: Evidence) -> float:
+    """When the last event was assigned, in s; infinite where not a time but a number of events ended the run."""
+    duration = evidence.options.get("duration")
+    return duration if isinstance(duration, int | float) and duration else math.inf
 
 
 def _duration(building: Building) -> float:

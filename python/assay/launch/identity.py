@@ -207,6 +207,8 @@ class HostRenamer:
             )
         if isinstance(record, Pairs):
             record.peers = self._listed_names(record.peers)
+        if isinstance(record, Measurement) and isinstance(lost := record.params.get("lost"), str):
+            record.params["lost"] = ",".join(self._listed_names(lost.split(",")))
         if isinstance(record, Failure):
             record.problem = self._in_text(record.problem)
         subject = record.subject

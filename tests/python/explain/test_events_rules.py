@@ -11,7 +11,7 @@ from assay.explain import explain
 from assay.explain.events import UNBALANCED
 from assay.judge import integrity, judge, load_specification, overall
 from assay.judge.specification import find_specification
-from assay.records.schema import AnyRecord, Failure, Finding, Measurement
+from assay.records.schema import AnyRecord, Failure, Finding, Measurement, Subject
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTS = [f"h{k}" for k in range(8)]
@@ -56,6 +56,34 @@ def test_a_dip_of_all_nodes_names_no_node() -> None:
     assert finding.subject.host is None and "all nodes were slow alike" in finding.cause
 
 
+def test_slices_after_the_last_assignment_are_no_dip() -> None:
+    late = PlantedEventRun(dips=[(range(50, 60), 0.1, "")])
+    assert findings_of(late.records(), "event_dip", duration=50.0) == []
+    (finding,) = findings_of(late.records(), "event_dip", duration=60.0)
+    assert "from 50 s to 60 s" in finding.cause
+    assert findings_of(late.records(), "event_dip", duration=0)  # --events
+
+
+def test_slices_without_a_lost_rank_are_no_slowness_of_all() -> None:
+    def dips(*low: int, **planted: object) -> list[str | None]:
+        run = PlantedEventRun(seconds_to_resume={2: 0.8}, resumed_after={2: 41}, **planted)  # type: ignore[arg-type]
+        run.dips.append((range(*low), 0.75, ""))
+        return [finding.subject.host for finding in findings_of(run.records(), "event_dip")]
+
+    assert dips(40, 60) == []  # three of four work on
+    assert dips(30, 33) == [None]  # before the loss
+    assert dips(39, 41) == [None]  # the slice before it, and that of the loss
+    assert dips(50, 53, dips=[(range(45, 48), 0.3, "h3")]) == ["h3"]
+    back: dict[str, object] = {"seconds_to_return": {2: 5.0}, "returned_after": {2: 45}}
+    assert dips(41, 46, **back) == []
+    assert dips(50, 53, **back) == [None]
+
+
+def test_a_rank_whose_time_of_loss_is_unknown_makes_no_slowness_of_all() -> None:
+    run = PlantedEventRun(lost_at_end=(4,), dips=[(range(30, 33), 0.5, "")])
+    assert findings_of(run.records(), "event_dip") == []
+
+
 def test_two_dips_are_two_findings() -> None:
     dips = [(range(10, 12), 0.5, "h1"), (range(40, 45), 0.7, "h6")]
     findings = findings_of(PlantedEventRun(dips=dips).records(), "event_dip")
@@ -92,7 +120,7 @@ def test_loss_is_a_fault_without_a_death_and_a_warning_with_one() -> None:
     died = PlantedEventRun(ledger=lost, seconds_to_resume={3: 0.13}).records()
     (loss,) = findings_of(died, "event_ledger")
     (death,) = findings_of(died, "event_death")
-    assert loss.severity == "warning" and "2 incomplete events" in loss.cause
+    assert loss.severity == "warning" and "2 incomplete events: rank 3 on h3 died" in loss.cause
     assert death.severity == "fault" and death.subject.host == "h3" and "130 ms" in death.cause
 
 
@@ -106,7 +134,27 @@ def test_a_rank_that_came_back_is_told_with_its_loss() -> None:
 def test_a_lost_rank_of_several_on_a_host_is_named_by_its_host() -> None:
     hosts = [f"h{k // 2}:{k % 2}" for k in range(8)]
     (death,) = findings_of(PlantedEventRun(hosts, seconds_to_resume={5: 0.1}).records(), "event_death")
-    assert death.subject.host == "h2"
+    assert (death.subject.host, death.subject.rank) == ("h2", 5)
+    assert death.cause.startswith("rank 5 on h2 was lost; ")
+
+
+def test_a_rank_that_reported_nothing_is_named_by_its_label() -> None:
+    hosts = [f"h{k // 2}:{k % 2}" for k in range(8)]
+    records = [
+        record
+        for record in PlantedEventRun(hosts, seconds_to_resume={5: 0.1}).records()
+        if getattr(record, "subject", Subject()).host != "h2:1"
+    ]
+    (death,) = findings_of(records, "event_death")
+    assert death.cause.startswith("h2:1 was lost; ") and death.subject.host == "h2"
+
+
+def test_a_rank_that_was_lost_at_the_end_is_named() -> None:
+    run = PlantedEventRun(ledger={"fragments_lost": 3.0}, lost_at_end=(4,))
+    (death,) = findings_of(run.records(), "event_death")
+    assert death.severity == "fault" and death.cause.startswith("rank 4 on h4 was lost; ")
+    (loss,) = findings_of(run.records(), "event_ledger")
+    assert loss.severity == "warning" and "rank 4 on h4 died" in loss.cause
 
 
 def test_a_rank_with_far_more_backpressure_than_others_is_named() -> None:

@@ -108,6 +108,8 @@ def test_every_kind_of_record_is_renamed() -> None:
     assert isinstance(flows, Flows) and (flows.sources, flows.targets) == (["n1"], ["n2"])
     single = names.rename(Measurement(name="x", metric="m", unit="B/s", subject=pair))
     assert isinstance(single, Measurement) and single.subject == Subject(host="n1", peer="n2")
+    lost = names.rename(Measurement(name="x", metric="m", unit="1", params={"lost": "n1.site,n2.site"}))
+    assert isinstance(lost, Measurement) and lost.params["lost"] == "n1,n2"
     failure = names.rename(Failure(problem="n1.site: no answer from n2.site", subject=pair))
     assert isinstance(failure, Failure) and failure.problem == "n1: no answer from n2"
 
