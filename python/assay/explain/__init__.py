@@ -56,6 +56,7 @@ from assay.explain.power import state_power
 from assay.explain.rdma import rdma_wire
 from assay.explain.retest import plan_repeats, plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
+from assay.explain.slow_gpu import slow_gpu
 from assay.explain.slow_network import slow_network
 from assay.explain.storage import straggler, wrong_data
 from assay.explain.turns import taking_turns
@@ -84,6 +85,7 @@ RULES: dict[str, Rule] = {
     "congestion": congestion,  # a loss of bandwidth under load that vanishes when the pair is alone
     "hca_binding": hca_binding,  # a requested RDMA adapter that carried too little
     "port_errors": port_errors,  # link errors that an adapter's port counted
+    "slow_gpu": slow_gpu,  # a GPU that copies more slowly than the others of its host
     "gpu_copies": gpu_copies,  # a narrow PCIe link, or a path that GPUs share
     "rdma_wire": rdma_wire,  # RDMA payload that did not pass an adapter
     "udp_loss": udp_loss,  # the point where UDP messages were dropped

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from assay.explain.evidence import Evidence
-from assay.records.schema import Context, Finding, Measurement
+from assay.records.schema import Context, Finding, Measurement, Scalar
 from assay.records.units import format_quantity, format_share
 
 NAME = "node.gpu_copy"
 DIRECTIONS = {"h2d": "copies to it", "d2h": "copies from it"}
+Device = tuple[str | None, str | None]  # host, and GPU or PCI address
 MIN_SHARE_OF_ALONE = 0.9  # of what a GPU reaches alone; below it, the other GPUs slow it down
 MIN_SHARE_OF_LINK = 0.95  # of the card's link rate
 
@@ -20,17 +21,8 @@ def gpu_copies(evidence: Evidence) -> list[Finding]:
 
 def _narrow_links(evidence: Evidence) -> Iterator[Finding]:
     """Finds links that were slower than the card supports while its GPU copied."""
-    facts = {
-        (record.subject.host, record.subject.device): record.facts
-        for record in evidence.records
-        if isinstance(record, Context)
-    }
-    links: dict[tuple[str | None, str | None], Measurement] = {}
-    for record in evidence.measurements(NAME, "link"):
-        key = (record.subject.host, record.subject.device)
-        if key not in links or record.median > links[key].median:
-            links[key] = record
-    for (host, device), link in links.items():
+    facts = card_facts_of(evidence)
+    for (host, device), link in links_of(evidence).items():
         pci = str(link.params["pci"])
         card_facts = facts.get((host, pci), {})
         speed, width = (float(card_facts.get(f"pcie.{quantity}_max", 0)) for quantity in ("speed", "width"))
@@ -50,7 +42,7 @@ def _narrow_links(evidence: Evidence) -> Iterator[Finding]:
             effect=link.median / best - 1,
             confidence=0.95,
             evidence=[link.id],
-            details=[f"its slot: {_link(slot_speed, slot_width)}; the card: {_link(speed, width)}"],
+            details=[f"its slot: {link_text(slot_speed, slot_width)}; the card: {link_text(speed, width)}"],
             fix="move the card to a slot of its width and generation"
             if in_small_slot
             else "reseat the card and its riser, set the slot to full speed in the BIOS, then compare: "
@@ -58,12 +50,31 @@ def _narrow_links(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+def card_facts_of(evidence: Evidence) -> dict[Device, dict[str, Scalar]]:
+    """What the machine says of each card, by host and PCI address."""
+    return {
+        (record.subject.host, record.subject.device): record.facts
+        for record in evidence.records
+        if isinstance(record, Context)
+    }
+
+
+def links_of(evidence: Evidence) -> dict[Device, Measurement]:
+    """The fastest PCIe link that each GPU showed while it copied, by host and GPU."""
+    links: dict[Device, Measurement] = {}
+    for record in evidence.measurements(NAME, "link"):
+        device = (record.subject.host, record.subject.device)
+        if device not in links or record.median > links[device].median:
+            links[device] = record
+    return links
+
+
 def _rate(transfers: float, lanes: float) -> float:
     """Returns B/s in one direction: 8b/10b coding until PCIe 2, 128b/130b later (PCI Express Base Specification)."""
     return transfers * lanes * (0.8 if transfers <= 5e9 else 128 / 130) / 8
 
 
-def _link(transfers: float, lanes: float) -> str:
+def link_text(transfers: float, lanes: float) -> str:
     return f"x{lanes:.0f} at {transfers / 1e9:g} GT/s"
 
 

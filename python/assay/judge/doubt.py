@@ -29,6 +29,7 @@ TIMED_RULES = (
     "event_backpressure",
     "event_dip",
     "event_share",
+    "slow_gpu",
     "slow_network",
     "slow_node",
     "straggler",

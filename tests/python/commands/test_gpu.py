@@ -142,6 +142,14 @@ def test_a_shared_link_is_measured_and_named(gpu: Run) -> None:
     assert all("to it" in detail for detail in finding["details"])
 
 
+def test_one_slow_gpu_of_four_is_named_with_its_address(gpu: Run) -> None:
+    """The planted driver's events give the rates of one direction, so no load changes them."""
+    _, records, _ = gpu(gpus=[{"h2d": 100e6 if k == 1 else 400e6, "d2h": 400e6} for k in range(4)])
+    found = [r for r in records if r.get("rule") == "slow_gpu"]
+    (finding,) = [r for r in found if any("copies to it: " in detail for detail in r["details"])]
+    assert finding["subject"]["device"] == "gpu1" and "gpu1 (0000:02:00.0) on " in finding["cause"]
+
+
 def test_numa_nodes_and_links_are_read_from_the_machine(
     gpu: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
