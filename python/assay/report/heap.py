@@ -18,6 +18,7 @@ MAX_FUNCTIONS = 8  # a metric
 MAX_CHANGES = 15  # functions in a comparison
 MAX_UNRECORDED = 10  # programs
 READ_PYTHONS = "3.11 to 3.13, with the GIL"
+MIN_SECONDS = 0.01  # for a rate; times are shown, and those of imported traces are, in steps of it
 UNKNOWN_CODE = "(unknown code)"  # the analyser's name for an address outside of all known objects
 TOTALS = {"bytes": "allocated", "count": "allocations", "peak": "peak", "leaked": "not freed"}
 
@@ -43,9 +44,9 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
     process, totals = profile.process, profile.totals
     console.print(Text(f"{profile.title}, {process.seconds:.2f} s", style="bold"))
     left = "at the end" if profile.trace.cut_off else "not freed"
-    rate = totals.count / process.seconds if process.seconds > 0 else 0.0
+    rate = f", {format_quantity(totals.count / process.seconds, '1/s')}" if _is_timed(profile) else ""
     lines = [
-        f"allocated     {_format_bytes(totals.bytes)} in {totals.count} blocks, {format_quantity(rate, '1/s')}",
+        f"allocated     {_format_bytes(totals.bytes)} in {totals.count} blocks{rate}",
         f"peak          {_format_bytes(totals.peak)} in {totals.peak_count} blocks, after {totals.peak_seconds:.2f} s",
         f"{left:13} {_format_bytes(totals.leaked)} in {totals.leaked_count} blocks",
         *_runtime_pools(profile),
@@ -82,9 +83,15 @@ def _time_share(profile: HeapProfile, kinds: tuple[str, ...]) -> str:
     spent = sum(
         thread.calls[kind].seconds for thread in profile.threads for kind in kinds if kind in thread.calls
     )
-    if not spent or not profile.process.seconds:
+    if not spent:
         return "-"
-    return f"{format_quantity(spent, 's')}, {format_share(spent / profile.process.seconds)} of the run"
+    share = f", {format_share(spent / profile.process.seconds)} of the run" if _is_timed(profile) else ""
+    return f"{format_quantity(spent, 's')}{share}"
+
+
+def _is_timed(profile: HeapProfile) -> bool:
+    """Whether the process ran long enough for rates and shares of its time."""
+    return profile.process.seconds >= MIN_SECONDS
 
 
 def missing(profiles: Profiles) -> list[str]:
