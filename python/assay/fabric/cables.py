@@ -178,10 +178,12 @@ def _fill_switches(fabric: Fabric, cables: NDArray[np.intp], links: list[int]) -
 @dataclass(frozen=True)
 class Islands:
     """Parts of a fabric that no cable joins, the one with most hosts first. ``pairs``: ordered pairs of hosts that are
-    on no common island; a host with a rail on each is apart from none."""
+    on no common island; a host with a rail on each is apart from none. ``rails``: of each island the adapters by which
+    hosts are on it that are on others too, since their names do not tell the islands apart."""
 
     hosts: list[list[str]]
     pairs: int
+    rails: list[list[str]]
 
 
 def islands(fabric: Fabric) -> Islands:
@@ -190,13 +192,21 @@ def islands(fabric: Fabric) -> Islands:
     names = [host or name for host, name in zip(fabric.hosts_of_ports, fabric.host_names, strict=True)]
     parts: dict[int, dict[str, None]] = {}
     on: dict[str, set[int]] = {}
-    for port in np.flatnonzero(fabric.is_host):
-        part = int(part_of[port]) if part_of[port] >= 0 else -2 - _pair_number(fabric, int(port))
+    ports = [int(port) for port in np.flatnonzero(fabric.is_host)]
+    part_of_port = [
+        int(part_of[port]) if part_of[port] >= 0 else -2 - _pair_number(fabric, port) for port in ports
+    ]
+    for port, part in zip(ports, part_of_port, strict=True):
         parts.setdefault(part, {})[names[port]] = None
         on.setdefault(names[port], set()).add(part)
     sizes = Counter(frozenset(reached) for reached in on.values())
     apart = sum(a * b for x, a in sizes.items() for y, b in sizes.items() if not x & y)
-    return Islands(sorted((list(hosts) for hosts in parts.values()), key=len, reverse=True), apart)
+    order = sorted(parts, key=lambda part: len(parts[part]), reverse=True)
+    rails: dict[int, dict[str, None]] = {part: {} for part in parts}
+    for port, part in zip(ports, part_of_port, strict=True):
+        if len(on[names[port]]) > 1:
+            rails[part][fabric.device_of(port)] = None
+    return Islands([list(parts[part]) for part in order], apart, [list(rails[part]) for part in order])
 
 
 def _pair_number(fabric: Fabric, port: int) -> int:

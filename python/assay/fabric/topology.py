@@ -231,6 +231,12 @@ class Fabric:
                 ports.setdefault(host, []).append(number)
         return ports
 
+    def count_text(self, ports: Iterable[int]) -> str:
+        """ "2 hosts", or "2 hosts with 16 ports" where hosts have several of these end ports."""
+        members = [int(port) for port in ports]
+        hosts = {self.hosts_of_ports[port] or self.host_names[port] for port in members}
+        return f"{len(hosts)} hosts" + (f" with {len(members)} ports" if len(members) != len(hosts) else "")
+
     @cached_property
     def _by_name(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.host_names)}

@@ -19,6 +19,7 @@ from assay.records.schema import AnyRecord, Context, Flows, Measurement, Scalar,
 CONFLICTS, LINKS, ROUTES = "fabric.conflicts", "fabric.links", "fabric.routes"
 MAX_SHARED = 20_000  # shared links that are recorded with their pairs; those of the worst steps come first
 MAX_PLACES = 20  # cables of a group, and ports without a host, that are recorded by name
+MAX_RAILS = 4  # adapters of an island in a line
 BITS_PER_BYTE = 8.0
 SEED = 1  # of the random matchings
 
@@ -256,8 +257,9 @@ def cable_records(fabric: Fabric) -> Iterator[AnyRecord]:
     yield from _rate_records(fabric)
     parts = cables.islands(fabric)
     yield record(LINKS, "pairs_apart", parts.pairs, {"islands": len(parts.hosts)})
-    for hosts in parts.hosts if len(parts.hosts) > 1 else []:
-        yield record(LINKS, "island", len(hosts), {"hosts": _folded(hosts), "pairs": parts.pairs})
+    for hosts, rails in zip(parts.hosts, parts.rails, strict=True) if len(parts.hosts) > 1 else []:
+        params: dict[str, Scalar] = {"hosts": _folded(hosts) + _rails_text(rails), "pairs": parts.pairs}
+        yield record(LINKS, "island", len(hosts), params)
     for link in cables.self_loops(fabric):
         yield record(LINKS, "self_loop", 1, _guids(fabric, link), Subject(device=fabric.link_name(link)))
 
@@ -274,6 +276,12 @@ def _folded(names: list[str]) -> str:
     others = [name for name in names if not is_usable(name)]
     more = [f"{len(others)} ports of no known host, such as {others[0]}"] if others else []
     return ", ".join([*([fold(usable)] if usable else []), *more])
+
+
+def _rails_text(rails: list[str]) -> str:
+    """ " (mlx5_0, mlx5_1)"; empty where the hosts' names tell the islands apart."""
+    more = f" and {len(rails) - MAX_RAILS} more" if len(rails) > MAX_RAILS else ""
+    return f" ({', '.join(rails[:MAX_RAILS])}{more})" if rails else ""
 
 
 def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:

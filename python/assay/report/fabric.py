@@ -118,9 +118,11 @@ def _show_shared(console: Console, shared: list[Flows]) -> None:
     table.add_column("pairs")
     for r in of_step[:MAX_LINKS]:
         pairs = [f"{a} -> {b}" for a, b in zip(r.sources, r.targets, strict=True)]
-        more = f", and {len(pairs) - 4} more" if len(pairs) > 4 else ""
+        shown = pairs[:4] + ([f"and {len(pairs) - 4} more"] if len(pairs) > 4 else [])
+        # Names of rails have blanks, so a line that wraps within one would not tell where it ends.
+        separator = ",\n" if any(" " in name for name in (*r.sources, *r.targets)) else ", "
         table.add_row(
-            r.subject.device, format_quantity(len(pairs), "1"), ", ".join(pairs[:4]) + more, end_section=True
+            r.subject.device, format_quantity(len(pairs), "1"), separator.join(shown), end_section=True
         )
     console.print(table)
     if len(of_step) > MAX_LINKS:

@@ -305,6 +305,18 @@ def test_hosts_with_a_rail_on_each_island_are_not_apart() -> None:
     fabric = replace(connected(2, [], [0, 0, 1, 1]), machines=["a", "b", "a", "b"])
     (finding,) = check_cables(fabric)
     assert (finding.severity, "no two hosts are apart" in finding.cause) == ("warning", True)
+    assert "2 islands: a,b (h0, h1) and a,b (h2, h3) are" in finding.cause
+
+
+def test_islands_of_rails_are_told_apart_by_their_adapters() -> None:
+    rails = [f"n{host} mlx5_{rail}" for rail in range(8) for host in range(2)]
+    hosts = [name.split()[0] for name in rails]
+    fabric = replace(connected(8, [], [k // 2 for k in range(16)]), host_names=rails, machines=hosts)
+    (finding,) = check_cables(fabric)
+    assert finding.details == [f"2 hosts: n[0-1] (mlx5_{rail})" for rail in range(8)]
+    mixed = replace(connected(2, [], [0, 0, 1]), host_names=["a x0", "b", "a x1"], machines=["a", "b", "a"])
+    (finding,) = check_cables(mixed)
+    assert finding.details == ["2 hosts: a,b (x0)", "1 hosts: a (x1)"]
 
 
 def test_a_cable_from_a_switch_to_itself_is_named() -> None:

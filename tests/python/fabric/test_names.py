@@ -106,6 +106,26 @@ def test_a_host_in_w_is_all_of_its_ports_and_in_an_order_the_next_one(
     assert "n2 mlx5_1 comes twice, first on line 2" in capsys.readouterr().err
 
 
+def test_hosts_are_counted_beside_their_ports(rails: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fabric", "schedule", *rails]) == 0
+    assert "net.txt, 2 hosts with 4 ports; tables: " in capsys.readouterr().out
+    Path("order").write_text("n1 mlx5_0\nn2 mlx5_1\n")
+    assert main(["fabric", "schedule", *rails, "--order", "order"]) == 0
+    assert "net.txt, 2 hosts; tables: " in capsys.readouterr().out
+
+
+def test_pairs_of_rails_have_a_line_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.txt").write_text(dual_rail(["n1", "n2"]))
+    arguments = ["--fabric", "net.txt", "--routing", "min-hop", "-o", "run"]
+    assert main(["fabric", "conflicts", *arguments]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    pairs = [line for line in lines if " -> n" in line and "mlx5_" in line]
+    assert pairs and all(line.count("->") == 1 + ("[" in line) for line in pairs)
+
+
 def test_w_takes_the_name_that_it_proposes(rails: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fabric", "conflicts", *rails, "-w", "x9"]) == 2
     proposed = capsys.readouterr().err.split("such as ")[1].strip()

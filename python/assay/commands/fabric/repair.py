@@ -126,7 +126,9 @@ def _fullest(routes: Routes) -> int:
 
 def _show(fabric: Fabric, routes: Routes, figures: dict[str, int | float | None]) -> None:
     before, split = figures["fullest_before"], figures["least_with_split_flows"]
-    print(f"{fabric.source}, {fabric.is_host.sum()} hosts; tables: {routes.tables.source}")
+    print(
+        f"{fabric.source}, {fabric.count_text(np.flatnonzero(fabric.is_host))}; tables: {routes.tables.source}"
+    )
     changed = figures["entries_changed"] or "none, nothing to repair"
     print(f"cables avoided: {figures['cables_avoided']}; entries changed: {changed}\n")
     print("flows on the fullest link, all hosts to all")

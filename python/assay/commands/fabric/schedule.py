@@ -99,7 +99,7 @@ def run_schedule(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"bound": demand.bound(), "exchanges": figures}))
     else:
-        _show(routes, len(members), figures, demand.bound())
+        _show(routes, members, figures, demand.bound())
     if args.into is not None:
         written = _write(args.into, routes, slots, plan, demand, padded)
         if not args.json:
@@ -126,13 +126,14 @@ def _figures(routes: Routes, schedule: schedules.Schedule, members: Ints) -> dic
     return {"steps": schedule.steps, "conflicts": analysed.total, "rounds": analysed.rounds}
 
 
-def _show(routes: Routes, ranks: int, figures: dict[str, dict[str, int]], bound: int) -> None:
-    print(f"{routes.fabric.source}, {ranks} hosts; tables: {routes.tables.source}\n")
+def _show(routes: Routes, members: Ints, figures: dict[str, dict[str, int]], bound: int) -> None:
+    count = routes.fabric.count_text(members)
+    print(f"{routes.fabric.source}, {count}; tables: {routes.tables.source}\n")
     print(f"{'exchange':24}{'steps':>8}{'conflicts':>11}{'rounds':>8}")
     for name, row in figures.items():
         print(f"{name:24}{row['steps']:8d}{row['conflicts']:11d}{row['rounds']:8d}")
     if "planned" not in figures:
-        print(f"{'planned':24}  not done for {ranks} hosts: its plan does not fit the memory")
+        print(f"{'planned':24}  not done for {count}: its plan does not fit the memory")
     print(f"{'least possible':24}{'':8}{'':11}{bound:8d}")
 
 
