@@ -3,6 +3,7 @@ receiving host has seen is held against those of the sending host and its pace, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -54,6 +55,9 @@ DROP_POINTS = {
 }
 
 
+COUNTED = "udp.receive_buffer_errors"  # the kernel's count of drops at full socket buffers, of the whole host
+
+
 # Drop points that the receiving engine cannot see.
 ALL_POINTS = {
     **DROP_POINTS,
@@ -63,6 +67,7 @@ ALL_POINTS = {
         "let the sender keep its pace (--realtime, more --threads, no quota on its processors), and measure again",
     ),
 }
+BEFORE = "lost before: in the network, the adapter or the sender"
 OF_THE_SENDER = ("lost_sender", "lost_burst")
 
 
@@ -91,11 +96,23 @@ def _finding(
     share = count / float(loss.params["messages"]) if loss and loss.params.get("messages") else None
     share_text = f" ({format_share(share)})" if share is not None else ""
     counters = _counters(evidence, record)
+    counted = next(
+        (other.median for other in _counter_records(evidence, record) if other.params["counter"] == COUNTED),
+        None,
+    )
+    least, notes = count, []
+    if point == "lost_socket":
+        least, note = at_sockets(count, _joined(evidence, record), counted)
+        notes = [note] if note else []
+    elif point == "lost_unattributed" and counted and not _lost_at_sockets(evidence, record):
+        notes = [f"the kernel counts {counted:.0f} drops at full socket buffers of {record.subject.host}, which may be "
+                 f"of these messages or another program's; the rest was {BEFORE}"]  # fmt: skip
     if of_sender and sender is not None:
         counters += [f"{sender.host}: {text}" for text in grown_counters(sender)]
     return Finding(
         rule="udp_loss",
-        cause=f"{record.subject.host} {device}: {count:.0f} messages{share_text} were lost "
+        cause=f"{record.subject.host} {device}: {f'{least:.0f} to ' if least < count else ''}{count:.0f} "
+        f"messages{share_text} were lost "
         + drop_point.where.format(device=device, late=format_quantity(_lateness(evidence, record), "s")),
         subject=record.subject,
         side="none" if of_sender else "receive",
@@ -106,8 +123,41 @@ def _finding(
             *([loss.id] if loss else []),
             *(sorted(set(sender.ids.values())) if of_sender and sender else []),
         ],
-        details=[*_of_fragments(point, loss, share), *counters],
+        details=[*_of_fragments(point, loss, share), *notes, *counters],
         fix=drop_point.fix.format(device=device),
+    )
+
+
+def at_sockets(count: float, joined: int, counted: float | None) -> tuple[float, str]:
+    """The least number of messages that were lost at full sockets, where ``count`` is the most, and why it is not
+    exact: the kernel counts a block of ``joined`` messages (GRO) once. ``counted``: its drops; None: unknown."""
+    if joined <= 1:
+        return count, ""
+    blocks = f"of up to {joined} messages that the kernel had joined (GRO)"
+    if counted is None:
+        return math.ceil(
+            count / joined
+        ), f"drops {blocks}, of which it gives no count; what they do not hold was {BEFORE}"
+    least = min(count, max(counted, math.ceil(count / joined)))
+    return least, f"the kernel counts {counted:.0f} drops, each {blocks}; what they do not hold was {BEFORE}"
+
+
+def _joined(evidence: Evidence, record: Measurement) -> int:
+    """The most messages that the kernel has delivered as one block, also where the bandwidth is doubtful."""
+    blocks = [
+        int(other.params["gro"])
+        for other in evidence.records
+        if isinstance(other, Measurement)
+        and (other.name, other.metric) == (NAME, "bandwidth")
+        and "gro" in other.params
+        and _same_reception(record, other)
+    ]
+    return max(blocks, default=1)
+
+
+def _lost_at_sockets(evidence: Evidence, record: Measurement) -> bool:
+    return any(
+        other.median for other in evidence.measurements(NAME, "lost_socket") if _same_reception(record, other)
     )
 
 
@@ -203,7 +253,14 @@ def _loss_record(evidence: Evidence, record: Measurement) -> Measurement | None:
 def _counters(evidence: Evidence, record: Measurement) -> list[str]:
     """Returns the counters of the host and its adapter that grew during the reception."""
     return [
-        f"{other.params.get('counter')} grew by {other.summary.median:.0f}"
+        f"{other.params.get('counter')} grew by {other.median:.0f}"
+        for other in _counter_records(evidence, record)
+    ]
+
+
+def _counter_records(evidence: Evidence, record: Measurement) -> list[Measurement]:
+    return [
+        other
         for other in evidence.measurements(NAME, "device_counter")
-        if other.summary and _same_reception(record, other)
+        if "counter" in other.params and _same_reception(record, other)
     ]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from rich.console import Console
 from rich.text import Text
 
+from assay.explain.udp import COUNTED, at_sockets
 from assay.records.schema import AnyRecord, Measurement, Subject
 from assay.records.units import format_bit_rate, format_quantity, format_size
 
@@ -43,12 +44,14 @@ def _groups(records: Iterable[AnyRecord]) -> dict[tuple[str, Subject, str], dict
     for record in records:
         if not isinstance(record, Measurement) or record.name not in (RECEIVE, SEND) or not record.summary:
             continue
-        if record.params.get("stream") != "all" or "counter" in record.params:
+        if record.params.get("stream") != "all":
             continue
         settings = repr(
             [record.params.get(key) for key in ("streams", "size", "offered", "requested_rate", "sender")]
         )
-        groups.setdefault((record.name, record.subject, settings), {})[record.metric] = record
+        groups.setdefault((record.name, record.subject, settings), {})[
+            str(record.params.get("counter", record.metric))
+        ] = record
     return groups
 
 
@@ -77,7 +80,7 @@ def _received(subject: Subject, figures: Figures) -> list[str]:
     if loss and loss.params.get("lost"):
         lines[-1] += f"   {loss.params['lost']} of {loss.params['messages']} messages"
         lines += [
-            f"        {_value(figures, metric):.0f} {location}"
+            f"        {_lost(figures, metric)} {location}"
             for metric, location in LOSS_LOCATIONS.items()
             if _value(figures, metric)
         ]
@@ -98,6 +101,15 @@ def _received(subject: Subject, figures: Figures) -> list[str]:
         if record and record.status != "ok":
             lines.append(f"    {metric} not valid: {record.reason}")
     return lines
+
+
+def _lost(figures: Figures, metric: str) -> str:
+    """The messages that one place has lost; from the least to the most where the kernel counts joined ones."""
+    most = least = _value(figures, metric)
+    if metric == "lost_socket":
+        counted = figures[COUNTED].median if COUNTED in figures else None
+        least, _ = at_sockets(most, int(figures["bandwidth"].params.get("gro", 1)), counted)
+    return f"{least:.0f} to {most:.0f}" if least < most else f"{most:.0f}"
 
 
 def _percent(share: float) -> str:

@@ -4,10 +4,12 @@ no fault."""
 from __future__ import annotations
 
 import pytest
+from rich.console import Console
 
 from assay.explain import explain
 from assay.explain.udp import DROP_POINTS
 from assay.records.schema import AnyRecord, Context, Finding, Measurement, Scalar, Subject, Summary
+from assay.report.udp import show_udp
 
 MESSAGES = 6000
 
@@ -58,6 +60,54 @@ def test_the_drop_point_is_named_with_its_host_and_share(point: str) -> None:
 def test_only_the_host_that_loses_is_named() -> None:
     found = losses(*reception("h1", lost_unattributed=60.0), *reception("h2"))
     assert [finding.subject.host for finding in found] == ["h1"] and "in the network" in found[0].cause
+
+
+def joined(lost: float, messages: int, **counters: float) -> list[AnyRecord]:
+    """A reception whose kernel has joined up to ``messages``, and what its counters say."""
+    bandwidth = received("bandwidth", 3.7e7, gro=messages)
+    bandwidth.status, bandwidth.reason = "error", "the sender could only send 90 %"  # counts as well
+    records = [*reception(lost_socket=lost), bandwidth]
+    return records + [
+        received("device_counter", value, counter=f"udp.{name}") for name, value in counters.items()
+    ]
+
+
+def test_drops_of_joined_messages_are_a_range() -> None:
+    """The case from the field: 145 drops of the kernel beside 4,205 lost messages."""
+    (finding,) = losses(*joined(4205.0, 64, receive_buffer_errors=145.0, in_errors=145.0))
+    assert "h1 eth0: 145 to 4205 messages (70.1 %) were lost in the sockets' buffers" in finding.cause
+    (note,) = [detail for detail in finding.details if "GRO" in detail]
+    assert "the kernel counts 145 drops, each of up to 64 messages" in note
+    assert "lost before: in the network, the adapter or the sender" in note
+    assert "udp.receive_buffer_errors grew by 145" in finding.details
+
+
+def test_a_count_that_the_kernel_does_not_give_is_not_shown_as_none() -> None:
+    (finding,) = losses(*joined(4205.0, 64))
+    assert "66 to 4205 messages" in finding.cause  # 66 blocks of 64 hold them
+    assert any("of which it gives no count" in detail for detail in finding.details)
+
+
+def test_drops_of_single_messages_are_exact() -> None:
+    (finding,) = losses(*joined(145.0, 1, receive_buffer_errors=145.0))
+    assert "h1 eth0: 145 messages" in finding.cause and not any("GRO" in text for text in finding.details)
+
+
+def test_drops_that_no_socket_of_the_run_has_counted_are_told_beside_the_rest() -> None:
+    counted = received("device_counter", 145.0, counter="udp.receive_buffer_errors")
+    (finding,) = losses(*reception(lost_unattributed=4205.0), counted)
+    assert any("145 drops at full socket buffers of h1" in detail for detail in finding.details)
+    first, second = losses(*reception(lost_unattributed=4060.0, lost_socket=145.0), counted)
+    assert not any("another program" in detail for detail in first.details + second.details)
+
+
+def test_the_report_has_the_range(capsys: pytest.CaptureFixture[str]) -> None:
+    records = joined(4205.0, 64, receive_buffer_errors=145.0)
+    for record in records:
+        record.params |= {"streams": 1, "lost": 4205}  # type: ignore[union-attr]
+    show_udp(Console(width=120), records)
+    out = capsys.readouterr().out
+    assert "4205 of 6000 messages" in out and "        145 to 4205 in the socket receive buffers" in out
 
 
 def sent_from(**grown: float) -> Context:
