@@ -39,6 +39,8 @@ def show_device(console: Console, records: Iterable[AnyRecord]) -> None:
                 Text(f"peak {op}: {format_quantity(best.median, best.unit)} ({_describe(best)})"),
                 soft_wrap=True,
             )
+        if all(f.params["op"] == "write" for f in of_target):
+            console.print("nothing was read back: whether the data are right stays open (--op write,read)")
         console.print()
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from assay.cli import main
 from assay.launch.engines import describe, engines_folder
+from assay.records.run import Run
 
 pytestmark = [
     pytest.mark.programs,
@@ -87,6 +88,19 @@ def plant(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
         "FAULTY_FS_FILES": "*/disk/*",
     }.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("operations", "outcome", "is_said"),
+    [("write", "PASS", True), ("write,read", "PASS", False), ("read", None, False)],
+)
+def test_writing_alone_is_a_result_that_says_that_nothing_was_read_back(
+    operations: str, outcome: str | None, is_said: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["io", "device", "disk", *CALLS, "--threads", "1", *SHORT, "--op", operations, "-o", "out"]
+    assert main(command) == 0
+    assert Run.load(Path("out")).info.outcome == outcome
+    assert ("nothing was read back" in capfd.readouterr().out) == is_said
 
 
 def test_a_slow_device_is_as_slow_for_several_threads(

@@ -66,12 +66,19 @@ def run_device(args: argparse.Namespace) -> int:
     site, hosts = _site_and_hosts(args)
     params = _params(args, site)
     describe(probe()).find(DEVICE).check_bounds(params)
-    specs = specifications(args, "io") if "write" in str(params.get("op", "write")) else specifications(args)
+    specs = specifications(args, *_judged_by(str(params.get("op", "write,read"))))
     check_hosts(site, hosts)
     session = open_session("io-device", args, hosts, dict(params))
     with session.interruptible():
         measure_node(session, DEVICE, site, hosts, None, params)
     return session.conclude(specs)
+
+
+def _judged_by(operations: str) -> list[str]:
+    """Built-in specifications: what is written alone is compared with nothing, and reading alone has no criteria."""
+    if "write" not in operations:
+        return []
+    return ["io" if "read" in operations else "io-unverified"]
 
 
 def _site_and_hosts(args: argparse.Namespace) -> tuple[Site, list[str]]:
