@@ -385,6 +385,61 @@ def test_contradicting_options_are_one_line(
     assert message in output and "Traceback" not in output
 
 
+RESULT_FILES = [("ior", "--ior-json"), ("reaction-diffusion", "--rdbench-json"), ("hdf5", "--h5bench-csv")]
+
+
+@pytest.mark.parametrize(("benchmark", "option"), RESULT_FILES)
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [("nowhere/x", "No such file or directory"), ("there", "Is a directory"), ("file/x", "Not a directory")],
+)
+def test_a_result_file_that_cannot_be_written_is_refused_before_the_run(
+    folder: Path, capfd: pytest.CaptureFixture[str], benchmark: str, option: str, file: str, reason: str
+) -> None:
+    is_installed = has_hdf5 if benchmark == "hdf5" else is_available
+    mpi = next((m for m in ("mpich", "openmpi") if is_installed(m)), None)
+    if mpi is None:
+        pytest.skip("no MPI here")
+    Path("there").mkdir()
+    Path("file").write_text("")
+    arguments = ["--mpi", mpi, "-n", "2", "--stock", "--repeats", "1", "--json", "-o", "out"]
+    assert main(["io", "bench", benchmark, *arguments, option, file]) == 2
+    captured = capfd.readouterr()
+    assert f"{option} {file}: {reason}; fix: give a path that can be written" in " ".join(
+        captured.err.split()
+    )
+    assert captured.out == "" and not Path("out").exists()
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_a_result_file_stays_until_the_results_are_there(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
+) -> None:
+    """One that exists is kept where a run is refused, a new one is not left empty; one in the run's folder is taken."""
+    Path("old.json").write_text("old")
+    command = [
+        "io",
+        "bench",
+        "ior",
+        "--mpi",
+        mpi,
+        "-n",
+        "2",
+        "--stock",
+        "--repeats",
+        "1",
+        "--json",
+        "-o",
+        "out",
+    ]
+    for file in ("old.json", "new.json"):
+        assert main([*command, "--ior-json", file, "--", "-w", "-b", "512t"]) == 2
+    assert Path("old.json").read_text() == "old" and not Path("new.json").exists()
+    capfd.readouterr()
+    assert main([*command, "--ior-json", "out/ior.json", "--", "-w", "-t", "4k", "-b", "8k"]) == 0
+    assert json.loads(capfd.readouterr().out)["run"] and json.loads(Path("out/ior.json").read_text())["tests"]
+
+
 @pytest.mark.parametrize("mpi", MPIS)
 def test_rdbench_as_peanuts_calls_it(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str

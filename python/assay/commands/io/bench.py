@@ -163,6 +163,7 @@ def _add_options(parser: Parser, name: str) -> None:
 def run_bench(args: argparse.Namespace) -> int:
     request = build_request(args)
     specs = specifications(args, "io" if _reads_back(request) else "io-unverified")
+    _check_results(args)
     check_hosts(request.site, request.hosts)
     _check_space(request, args.folder)
     options = {"mpi": request.launcher.name, "variants": list(request.variants), **request.params}
@@ -170,6 +171,8 @@ def run_bench(args: argparse.Namespace) -> int:
         options["until"] = until
     session = open_session(f"io-{args.benchmark}", args, request.hosts, options)
     session.err.print(_summary(request))
+    if not _reads_back(request):
+        session.err.print("nothing is read back: whether the data are right stays open")
     if request.variants == [STOCK] and not args.stock:
         waive(session, request.launcher, SPEEDUP_DESCRIBED, _no_accelerator_reason(request.launcher.flavour))
     with session.interruptible():
@@ -178,6 +181,25 @@ def run_bench(args: argparse.Namespace) -> int:
     status = session.conclude(specs)
     _write_original_formats(args, session.run)
     return status
+
+
+def _check_results(args: argparse.Namespace) -> None:
+    """Raises UserError if the file for results in the original's format cannot be written. An existing one stays as it
+    is until the run has ended. One in the run's folder is made later, with it."""
+    for name in RESULTS.values():
+        path: Path | None = getattr(args, name, None)
+        if path is None or (args.output and path.absolute().parent == Path(args.output).absolute()):
+            continue
+        try:
+            if path.exists() and not path.is_file() and not path.is_dir():
+                continue  # a pipe or device: opening it may wait
+            is_new = not path.exists()
+            path.open("ab").close()
+            if is_new:
+                path.unlink()
+        except OSError as error:
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} {path}: {error.strerror}", "give a path that can be written") from None
 
 
 def _check_space(request: StorageRequest, folder: Path | None) -> None:
