@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from assay.events.figures import Building, Slice
+from assay.events.figures import Slice
 
 MIN_SLICES = 5  # slices; fewer have no usual rate
 MIN_DEPTH = 0.1
@@ -44,11 +44,16 @@ def usual_rate(slices: Sequence[Slice]) -> float:
     return statistics.median(rates) if rates else math.nan
 
 
-def find_dips(building: Building, ranks: int, end: float = math.inf) -> list[Dip]:
+def find_dips(
+    slices: Sequence[Slice],
+    ranks: int,
+    end: float = math.inf,
+    had_lost: Callable[[Slice], bool] = lambda _: False,
+) -> list[Dip]:
     """The dips in order of time. ``ranks``: the number of ranks of the event builder. In the first slice the ranks
     begin, one after the other: that it alone is low is no dip. ``end``: when the last event was assigned, in s;
-    afterwards only what is open is built."""
-    measured = [part for part in building.slices if not math.isnan(part.rate) and part.end <= end]
+    afterwards only what is open is built. ``had_lost``: whether some rank was gone in a slice."""
+    measured = [part for part in slices if not math.isnan(part.rate) and part.end <= end]
     if len(measured) < MIN_SLICES:
         return []
     usual = usual_rate(measured)
@@ -60,14 +65,14 @@ def find_dips(building: Building, ranks: int, end: float = math.inf) -> list[Dip
     previous = (False, False)
     for interval in measured:
         low = interval.rate < limit
-        state = (low, building.had_lost(interval))
+        state = (low, had_lost(interval))
         if low and state == previous:
             dips[-1].append(interval)
         elif low:
             dips.append([interval])
         previous = state
     found = [
-        _dip(intervals, usual, ranks, building.had_lost(intervals[0]))
+        _dip(intervals, usual, ranks, had_lost(intervals[0]))
         for intervals in dips
         if intervals != measured[:1]
     ]

@@ -147,9 +147,9 @@ def _names(building: Building) -> str:
 
 def event_dip(evidence: Evidence) -> list[Finding]:
     """Stretches of time in which building was slower than usual, with the node that caused each."""
-    findings = []
+    findings, end = [], _last_assignment(evidence)
     for building in buildings(evidence.records):
-        for dip in find_dips(building, _ranks(building, evidence), _last_assignment(evidence)):
+        for dip in find_dips(building.slices, _ranks(building, evidence), end, building.had_lost):
             cause = f"{dip.host} slowed all down" if dip.host else "all nodes were slow alike"
             findings.append(
                 Finding(
