@@ -7,6 +7,7 @@ are written is kept here, since it is that of the ranks.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections import Counter
@@ -190,9 +191,25 @@ def read_hosts(path: Path, option: str) -> list[str]:
         raise UserError(
             f"{option} {path}: no host in it", "one host or node set a line, '#' begins a comment"
         )
+    _refuse_launch_node(path, option, names)
     if has_slots or names.total() > len(names):
         tell(f"{path}: numbers of slots are not used, Assay places its own ranks; {len(hosts)} hosts")
     return hosts
+
+
+def _refuse_launch_node(path: Path, option: str, names: Counter[str]) -> None:
+    """Raises UserError for the hosts of a job of LSF whose first line is the node that the job script runs on: it has
+    one slot, and no rank may run there."""
+    own = os.environ.get("LSB_DJOB_HOSTFILE")
+    first, *others = names
+    if own is None or not others or path.resolve() != Path(own).resolve():
+        return
+    if names[first] == 1 and min(names[name] for name in others) > 1:
+        raise UserError(
+            f"{option} {path}: {first} is there once, each other host {min(names[name] for name in others)} times or "
+            "more: it looks like LSF's launch node, which is no compute node",
+            f"write {option.removesuffix('-file')} '{fold(others)}', with {first} if it is one",
+        )
 
 
 def host_list(text: str | None, path: str | None, option: str) -> list[str]:

@@ -211,6 +211,38 @@ def test_the_time_of_a_line_grows_with_its_length_alone(tmp_path: Path, line: st
         read_hosts(file, "--hosts-file")
 
 
+@pytest.mark.parametrize(
+    ("lines", "is_refused"),
+    [
+        (["batch5"] + ["c1"] * 42 + ["c2"] * 42, True),
+        (["batch5", "c1", "c2"], False),  # one slot on each node
+        (["c1"] * 4 + ["c2"], False),  # slots fill the first node
+        (["c1"] * 4 + ["c2"] * 4, False),
+        (["c1"], False),
+    ],
+)
+def test_the_launch_node_of_an_lsf_job_is_no_host_of_ranks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], is_refused: bool
+) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("\n".join(lines))
+    assert read_hosts(path, "--hosts-file") == list(
+        dict.fromkeys(lines)
+    )  # elsewhere rank 0 may be alone on a node
+    monkeypatch.setenv("LSB_DJOB_HOSTFILE", str(path))
+    if not is_refused:
+        assert read_hosts(path, "--hosts-file") == list(dict.fromkeys(lines))
+        return
+    with pytest.raises(UserError, match="batch5 is there once, each other host 42 times or more") as refused:
+        read_hosts(path, "--hosts-file")
+    assert "write --hosts 'c[1-2]'" in refused.value.fix
+
+
+def test_a_quoted_host_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("Am Montag schrieb sie:\n> n[1-2]\n> n4  # slow\n")
+    assert read_hosts(tmp_path / "hosts", "--hosts-file") == ["n1", "n2", "n4"]
+
+
 def test_a_wrong_line_of_a_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("n1\nn[3-1]\n")
