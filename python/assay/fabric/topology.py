@@ -33,11 +33,13 @@ AGGREGATION = "Aggregation Node"  # in the description of such an adapter
 LANE_RATES = {
     "SDR": 2.5e9, "DDR": 5e9, "QDR": 10e9, "FDR10": 10.3125e9, "FDR": 14.0625e9, "EDR": 25.78125e9,
     "HDR": 53.125e9, "NDR": 106.25e9, "XDR": 212.5e9, "OPA12": 12.890625e9, "OPA25": 25.78125e9,
+    "OPA100": 106.25e9,
 }  # fmt: skip
 # The same without the line code: 8b/10b up to QDR, then 64b/66b, from HDR on with forward error correction.
 DATA_RATES = {
     "SDR": 2e9, "DDR": 4e9, "QDR": 8e9, "FDR10": 10e9, "FDR": 14.0625e9 * 64 / 66, "EDR": 25e9,
     "HDR": 50e9, "NDR": 100e9, "XDR": 200e9, "OPA12": 12.5e9, "OPA25": 25e9,
+    "OPA100": 100e9,
 }  # fmt: skip
 
 

@@ -82,6 +82,19 @@ def test_a_topology_without_tables_needs_a_routing_engine(
         read_tables(SIX / "fts.txt", fabric)
 
 
+def test_rates_of_400_gbits_are_read_and_a_slower_one_is_found(
+    recorded: tuple[Fabric, ForwardingTables], tmp_path: Path
+) -> None:
+    path = tmp_path / "topology.xml"
+    text = opa_topology(recorded[0]).replace("<Rate>100g<", "<Rate>400g<")
+    path.write_text(text)
+    fabric = read_fabric(path)
+    assert (set(fabric.link_width), set(fabric.link_speed)) == ({4}, {"OPA100"})
+    path.write_text(text.replace("<Rate>400g<", "<Rate>200g<", 1))
+    (group,) = cables.cable_rates(read_fabric(path)).groups or cables.cable_rates(read_fabric(path)).slow
+    assert (group.width, group.rate / group.usual) == (2, 0.5)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

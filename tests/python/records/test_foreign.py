@@ -314,6 +314,44 @@ NET = '#\n# Topology file: generated\nSwitch\t36 "S-0002c90300001000"\t\t# "leaf
 FABRIC = Wanted("a topology", "give one", ("ibnetdiscover",))
 
 
+@pytest.mark.parametrize(
+    ("quoted", "text"),
+    [
+        ("> n1\n> n2\n", "n1\nn2\n"),
+        (">n1\r\n>\r\n>n2", "n1\r\n\r\nn2"),
+        ("> > n1\n>> n2\n\n", "n1\nn2\n\n"),
+        ("On Monday she wrote:\n\n> n1\n>  n2\n", "\n\nn1\n n2\n"),
+    ],
+)
+def test_a_quoted_text_is_read_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], quoted: str, text: str
+) -> None:
+    path = written(tmp_path, quoted.encode())
+    assert read_text(path, HOSTS) == text
+    assert "quoted as in a mail" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["> n1\nn2\n", "n1\n> n2\n", "n1\nn2:\n> n3\n", "n1 > n2\n", "a:\n", ">\nn1\n", "\n"]
+)
+def test_a_mark_before_some_lines_is_no_quote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    assert read_text(written(tmp_path, text.encode()), HOSTS) == text
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "kernel", ["[  123.456789] mlx5_core: up\n", "<6>[    0.000001] x\n[    0.000002] y\n\n"]
+)
+def test_lines_of_the_kernel_do_not_hide_what_follows(tmp_path: Path, kernel: str) -> None:
+    path = written(tmp_path, f"{kernel}# OSU MPI Bandwidth Test v7.3\n# Size  Bandwidth (MB/s)\n".encode())
+    with pytest.raises(UserError, match="the output of an OSU benchmark, not a host file"):
+        read_text(path, HOSTS)
+    with pytest.raises(UserError, match="a log of the kernel, not a host file"):
+        read_text(written(tmp_path, kernel.encode()), HOSTS)
+
+
 def test_a_greeting_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, b"Welcome to the cluster\n\nUse is monitored.\n" + NET.encode())
     assert read_text(path, FABRIC) == "\n\n\n" + NET

@@ -33,6 +33,9 @@ RATES = {
     "50g": (2, "OPA25"),
     "75g": (3, "OPA25"),
     "100g": (4, "OPA25"),
+    "200g": (2, "OPA100"),  # CN5000 has four lanes of 100 Gbit/s
+    "300g": (3, "OPA100"),
+    "400g": (4, "OPA100"),
 }
 NO_PORT, MAX_LMC = 255, 7
 CHUNK = 1 << 16

@@ -1,8 +1,8 @@
 """Files of other tools: what each is, by its first bytes and lines, and its text.
 
-A file may be compressed (gzip, bzip2, xz, zstd), in UTF-8 with or without a mark, UTF-16 or Latin-1, and may begin with
-lines that a login or the tool's standard error left there. Readers get the text of any of these in UTF-8. A file that
-is something else is refused by its true name. Its suffix is never asked.
+A file may be compressed (gzip, bzip2, xz, zstd), in UTF-8 with or without a mark, UTF-16 or Latin-1, quoted as in a
+mail, and may begin with lines that a login or the tool's standard error left there. Readers get the text of any of
+these in UTF-8. A file that is something else is refused by its true name. Its suffix is never asked.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from assay.records.foreign.binary import GIVE_OUTPUT, BinaryKind, binary_kind
 from assay.records.foreign.encoding import utf8_chunks
 from assay.records.foreign.kinds import Kind, text_kind
 from assay.records.foreign.leading import without_leading_lines
+from assay.records.foreign.quoted import without_quote_marks
 from assay.records.foreign.unpack import compression_of, unpacked
 from assay.records.notes import tell
 
@@ -70,7 +71,7 @@ def open_text(path: Path, wanted: Wanted | None = None) -> BinaryIO:
     file = _open(path)
     try:
         chunks = utf8_chunks(path, _refuse_binary(path, unpacked(path, file), wanted))
-        text = without_leading_lines(path, chunks, tell)
+        text = without_leading_lines(path, without_quote_marks(path, chunks, tell), tell)
         return io.BufferedReader(_Stream(file, _refuse_text(path, text, wanted) if wanted else text), HEAD)
     except BaseException:
         file.close()

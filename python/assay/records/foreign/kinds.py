@@ -38,6 +38,7 @@ def _xml(name: str, tags: str) -> Kind:
     return _named(name, rf"^[ \t]*(<\?xml\b[^>\n]{{0,200}}>[ \t]*)?<(!DOCTYPE[ \t]+)?({tags})\b")
 
 
+KERNEL_LOG = "a log of the kernel"
 _XML = _lines(r"^[ \t]*<")
 READ = (
     Kind("lfs", "a pointer of Git LFS", _lines(r"\Aversion https://git-lfs")),
@@ -304,7 +305,7 @@ PARTS = (
         r"^# (Memory domain: \S+[ \t\r]*\n# +Component: |Library version: [0-9.]+[ \t\r]*\n# ?Library path: ?)",
     ),
     _named("the output of fi_info", r"^provider: \S+\r?\n +fabric: "),
-    _named("a log of the kernel", r"^(<[0-9]+>)?\[ *[0-9]+\.[0-9]{6}\] "),
+    _named(KERNEL_LOG, r"^(<[0-9]+>)?\[ *[0-9]+\.[0-9]{6}\] "),
     _named("/proc/cpuinfo", r"\Aprocessor\t: [0-9]"),
     _named("/proc/meminfo", r"\AMemTotal: +[0-9]+ kB"),
 )
@@ -362,6 +363,11 @@ TEXT = JOBS + FILES + MACHINES + PARTS
 
 
 def text_kind(head: str, kinds: tuple[Kind, ...] = TEXT) -> Kind | None:
-    """What the first part of a text is: the kind whose line comes first; None for what is not known."""
-    found = [(match.start(), kind) for kind in kinds if (match := kind.pattern.search(head))]
-    return min(found, key=lambda item: item[0])[1] if found else None
+    """What the first part of a text is: the kind whose line comes first; None for what is not known. Lines of the
+    kernel come before the output of a tool on a console."""
+    found = [
+        (kind.name == KERNEL_LOG, match.start(), kind)
+        for kind in kinds
+        if (match := kind.pattern.search(head))
+    ]
+    return min(found, key=lambda item: item[:2])[2] if found else None
