@@ -126,6 +126,20 @@ def test_pairs_of_rails_have_a_line_each(
     assert pairs and all(line.count("->") == 1 + ("[" in line) for line in pairs)
 
 
+def test_w_takes_the_name_of_a_rail(rails: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fabric", "conflicts", *rails, "-w", "n1 mlx5_0, n2 mlx5_1", "-o", "run"]) == 0
+    assert "shift of 2 ranks" in capsys.readouterr().out
+    assert main(["fabric", "schedule", *rails, "-w", "n1,n2 mlx5_1,n1"]) == 0
+    assert "net.txt, 2 hosts with 3 ports" in capsys.readouterr().out
+    for text, problem in (
+        ("n1 mlx5_7", "no host 'n1 mlx5_7' in the fabric"),
+        ("n1 n2", "blanks between names; fix: write n1,n2"),
+        ("n1,n1 mlx5_0", "host n1 mlx5_0 takes part twice"),
+    ):
+        assert main(["fabric", "schedule", *rails, "-w", text]) == 2
+        assert problem in capsys.readouterr().err
+
+
 def test_w_takes_the_name_that_it_proposes(rails: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fabric", "conflicts", *rails, "-w", "x9"]) == 2
     proposed = capsys.readouterr().err.split("such as ")[1].strip()

@@ -178,9 +178,21 @@ def read_members(args: argparse.Namespace, fabric: Fabric) -> Ints:
     """[ranks] index of the host of each rank, -1 for an empty slot. Raises UserError."""
     if args.hosts is not None and args.order is not None:
         raise UserError("--hosts and --order are both given", "give one of them")
-    hosts = parse_hosts(args.hosts, "--hosts") if args.hosts is not None else None
+    hosts = _parse_members(args.hosts, fabric) if args.hosts is not None else None
     order = read_order(args.order, fabric) if args.order is not None else None
     return members_of(fabric, hosts, order)
+
+
+def _parse_members(text: str, fabric: Fabric) -> list[str]:
+    """The hosts of a node set, or a list with rails, whose names have a blank: "n1 mlx5_0,n2"."""
+
+    def is_rail(name: str) -> bool:
+        words = name.split()
+        return len(words) > 1 and words[0] in fabric.ports_of and words[1] not in fabric.ports_of
+
+    parts = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    is_named = any(map(is_rail, parts)) or set(parts) <= set(fabric.host_names)
+    return parts if is_named else parse_hosts(text, "--hosts")
 
 
 def start_session(
