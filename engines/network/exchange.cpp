@@ -14,10 +14,9 @@ constexpr int tag_payload = 1, tag_ack = 2;
 constexpr std::size_t max_corruptions_of_burst = 16;  // per burst; all corruptions are counted
 constexpr std::size_t cache_line = 64;
 
-// Receives posted ahead of a stream: enough that no message is unexpected, few enough that testing
-// them all is cheap.
+// Receives posted ahead of a flow.
 int receive_depth(const Burst& burst) {
-    const int depth = burst.op == Op::stream ? std::max(64, 2 * burst.inflight) : burst.inflight;
+    const int depth = burst.op == Op::stream ? stream_depth(burst.inflight) : burst.inflight;
     return std::min(burst.window, depth);
 }
 
@@ -60,6 +59,7 @@ Outcome Exchange::run(const Burst& burst, const Round& round, Histogram& latency
     outcome_ = {};
     outgoing_ = burst.op == Op::get ? window_ : aligned(private_memory_.get());
     incoming_ = burst.op == Op::get ? aligned(private_memory_.get()) : window_;
+    transport_.limit_unreceived(2 * stream_depth(burst.inflight));  // twice: receives never wait
     prepare();
     double flag = 0;
     session_.max({&flag, 1});

@@ -20,6 +20,7 @@
 // posted in it. A latency therefore includes the engine's own handling and is never too small.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -75,6 +76,19 @@ struct Outcome {
 
 // Bytes from one message's slot to the next: whole cache lines.
 constexpr std::size_t stride(std::size_t size) { return (size + 63) / 64 * 64; }
+
+// Receives posted ahead of a stream: enough that no message is unexpected, few enough that testing
+// them all is cheap.
+constexpr int stream_depth(int inflight) { return std::max(64, 2 * inflight); }
+
+// The most messages of a flow in a burst: message indices are int, and their state takes memory.
+//
+// A simulated burst needs no length against a clock's noise, but each message takes real time. At
+// most stream_depth() messages are in flight. So by Little's law the latency of the first is less
+// than 1 % of the time of 128 times as many.
+constexpr int max_window(bool simulated, int inflight) {
+    return simulated ? 128 * std::min(stream_depth(inflight), 1 << 13) : 1 << 20;
+}
 
 class Exchange {
 public:

@@ -102,9 +102,11 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
     stream.run(1);
     const double message_seconds = std::max(stream.run(inflight) / inflight, 1e-9);
     const std::size_t max_messages = memory / stride(size);
-    const double max_window = static_cast<double>(max_messages);
+    const double longest_window =
+        std::min(static_cast<double>(max_messages),
+                 static_cast<double>(max_window(session.transport.simulated(), inflight)));
     int window = std::max(
-        inflight, static_cast<int>(std::min(pair_burst_seconds / message_seconds, max_window)));
+        inflight, static_cast<int>(std::min(pair_burst_seconds / message_seconds, longest_window)));
     std::vector<double> bandwidths;
     double elapsed = 0;
     std::int64_t messages = 0;
@@ -124,7 +126,7 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
         // window follows the time of whole bursts.
         window =
             std::max(inflight, static_cast<int>(std::min({pair_burst_seconds / duration * window,
-                                                          max_window, 4.0 * window})));
+                                                          longest_window, 4.0 * window})));
     }
     if (session.rank() != 0) return;
     const Subject subject{.host = session.label(pair.first), .peer = session.label(pair.second)};

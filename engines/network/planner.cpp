@@ -2,6 +2,7 @@
 #include "network/planner.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "core/statistics.hpp"
@@ -17,8 +18,7 @@ constexpr int max_passes = 30;    // without a budget
 constexpr double max_burst_target = 0.05, min_burst_target = 0.002;  // seconds
 // As in assay.explain.matrix: bandwidth limits messages of this size on all known networks.
 constexpr std::size_t bandwidth_size = 64 << 10;
-constexpr double max_window =
-    1 << 20;  // message indices are int; also bounds the memory for their state
+constexpr double max_difference = 1e-6;  // of equal passes: the simulated clock counts nanoseconds
 
 }  // namespace
 
@@ -76,15 +76,15 @@ int Planner::clamp_window(std::size_t size, double window) const {
     const std::size_t messages =
         input_.memory / (stride(size) * static_cast<std::size_t>(input_.max_flows));
     const double max_messages = static_cast<double>(messages);
-    const double max_flows = input_.max_flows;
-    window = std::min({window, max_messages, std::max(1.0, max_window / max_flows)});
+    window = std::min({window, max_messages,
+                       std::max(1.0, static_cast<double>(input_.max_window) / input_.max_flows)});
     return std::max(input_.smallest_window, static_cast<int>(window));
 }
 
 int Planner::window(std::size_t size) const {
     if (input_.iterations > 0)
         return static_cast<int>(
-            std::min<std::int64_t>(clamp_window(size, max_window), input_.iterations));
+            std::min<std::int64_t>(clamp_window(size, input_.max_window), input_.iterations));
     return clamp_window(
         size, burst_target() / std::max(message_.seconds_for(static_cast<double>(size)), 1e-9));
 }
@@ -106,8 +106,20 @@ double Planner::deadline(std::size_t item, double elapsed) const {
     return elapsed + min_pass_seconds(item) + spare / static_cast<double>(item_count() - item);
 }
 
+// Whether most passes are equal: more like them would not change the median.
+bool Planner::agree(const std::vector<double>& passes) {
+    if (passes.size() < 2) return false;
+    std::vector<double> sorted = passes;
+    std::ranges::sort(sorted);
+    const double median = percentile(sorted, 0.5);
+    const auto equal = std::ranges::count_if(
+        sorted, [&](double pass) { return std::abs(pass - median) <= max_difference * median; });
+    return 2 * static_cast<std::size_t>(equal) > sorted.size();
+}
+
 bool Planner::finished(std::int64_t messages, const std::vector<double>& passes) const {
     if (input_.iterations > 0) return messages >= input_.iterations;
+    if (input_.simulated && agree(passes)) return true;
     if (input_.confidence > 0 && median_confidence(passes) <= input_.confidence) return true;
     return input_.budget <= 0 && passes.size() >= max_passes;
 }

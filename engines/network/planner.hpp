@@ -22,6 +22,8 @@ struct PlannerInput {
     std::int64_t iterations = 0;     // messages per flow and size; 0: chosen by the planner
     int smallest_window = 1;         // enough to fill `inflight`
     int max_flows = 1;               // the most at one rank and direction
+    int max_window = 1 << 20;        // the most messages of a burst, over all its flows
+    bool simulated = false;          // equal passes repeat without end
     std::size_t memory = 0;          // bytes for messages, per rank and direction
 };
 
@@ -72,6 +74,7 @@ private:
     // Seconds of one pass with the smallest window.
     double min_pass_seconds(std::size_t item) const;
     double burst_target() const;  // seconds that a burst should take
+    static bool agree(const std::vector<double>& passes);
     std::size_t item_count() const {
         return input_.sizes.size() * static_cast<std::size_t>(input_.operations);
     }

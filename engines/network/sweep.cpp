@@ -66,7 +66,9 @@ Sweep::Sweep(Session& session, const Measurement& measurement, SweepOptions opti
                       .iterations = options_.iterations,
                       .smallest_window = (options_.inflight + pattern_.flows_per_initiator - 1) /
                                          pattern_.flows_per_initiator,
-                      .max_flows = pattern_.max_flows};
+                      .max_flows = pattern_.max_flows,
+                      .max_window = max_window(session.transport.simulated(), options_.inflight),
+                      .simulated = session.transport.simulated()};
     if (options_.iterations > 0)
         planner_input_.smallest_window = static_cast<int>(
             std::min<std::int64_t>(planner_input_.smallest_window, options_.iterations));

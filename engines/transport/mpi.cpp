@@ -108,10 +108,8 @@ public:
         const int n = static_cast<int>(bytes);
 #ifdef ASSAY_SIMULATED
         const MPI_Comm communicator = requests_.communicator(tag);
-        if (bytes < max_detached_bytes_) {
-            MPI_Send(data, n, MPI_BYTE, peer, tag, communicator);
-            return requests_.completed();
-        }
+        if (bytes < max_detached_bytes_)
+            return requests_.send_copy(data, bytes, peer, tag, communicator);
         return requests_.begin([&](MPI_Request* request) {
             MPI_Issend(data, n, MPI_BYTE, peer, tag, communicator, request);
         });
@@ -156,6 +154,7 @@ public:
         requests_.poll(completed, std::exchange(wake_, 0));
     }
     void wake_at(Nanoseconds time) override { wake_ = time; }
+    void limit_unreceived(int messages) override { requests_.limit_unreceived(messages); }
     void pause(Nanoseconds duration) override {
         sg_actor_sleep_for(static_cast<double>(duration) * 1e-9);
     }

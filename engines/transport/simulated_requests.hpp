@@ -9,12 +9,15 @@
 #include <mpi.h>
 #include <simgrid/actor.h>
 #include <simgrid/engine.h>
+#include <xbt/config.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/error.hpp"
 #include "transport/arrivals.hpp"
@@ -48,6 +51,33 @@ public:
         completed_.push_back(take_ticket());
         return completed_.back();
     }
+    // Sends a copy of the data, so that the send completes at once.
+    //
+    // SimGrid searches all copies that a rank has sent, and that are not received yet, at every
+    // completion: without a limit a burst takes a time that grows with the square of its messages.
+    // So every limit_th message to a peer is a mark that can be waited for, and further sends
+    // complete when all marks but the last are received. A message shorter than
+    // smpi/async-small-thresh arrives without a receive, and the limit would hold it back.
+    Ticket send_copy(const void* data, std::size_t bytes, int peer, int tag,
+                     MPI_Comm communicator) {
+        const int n = static_cast<int>(bytes);
+        Unreceived& unreceived = unreceived_[peer];
+        if (limit_ > 0 && bytes >= max_eager_bytes_ && ++unreceived.sent % limit_ == 0) {
+            const auto* bytes_of = static_cast<const std::byte*>(data);
+            Mark mark{peer, {bytes_of, bytes_of + bytes}};
+            const Ticket ticket = begin([&](MPI_Request* request) {
+                MPI_Issend(mark.copy.data(), n, MPI_BYTE, peer, tag, communicator, request);
+            });
+            marks_.emplace(ticket, std::move(mark));
+            ++unreceived.marks;
+        } else {
+            MPI_Send(data, n, MPI_BYTE, peer, tag, communicator);
+        }
+        if (unreceived.marks <= 1) return completed();
+        unreceived.waiting.push_back(take_ticket());
+        return unreceived.waiting.back();
+    }
+    void limit_unreceived(int messages) { limit_ = messages; }
     MPI_Comm communicator(int tag) const {
         return is_from_any_source(tag) ? classes_[class_of(tag)].communicator : MPI_COMM_WORLD;
     }
@@ -99,6 +129,16 @@ private:
         MPI_Status status;
         bool arrived = false;
     };
+    // A message that is not sent from SimGrid's copy, and its copy.
+    struct Mark {
+        int peer;
+        std::vector<std::byte> copy;
+    };
+    // The messages to a peer.
+    struct Unreceived {
+        int sent = 0, marks = 0;      // marks: not received yet
+        std::vector<Ticket> waiting;  // for all marks but the last
+    };
     static bool is_from_any_source(int tag) {
         return tag >= first_any_source && tag < end_any_source;
     }
@@ -137,7 +177,11 @@ private:
         owners_[index] = owners_.back();
         requests_.pop_back();
         owners_.pop_back();
-        if (owner > from_any_source) {
+        if (const auto mark = marks_.find(owner); mark != marks_.end()) {
+            on_mark_received(unreceived_[mark->second.peer]);
+            marks_.erase(mark);
+            free_.push_back(owner);
+        } else if (owner > from_any_source) {
             completed_.push_back(owner);
         } else if (owner == from_any_source) {
             match(payload, nullptr, status);
@@ -152,6 +196,11 @@ private:
             }
             post_requests(small);
         }
+    }
+    void on_mark_received(Unreceived& unreceived) {
+        if (--unreceived.marks > 1) return;
+        completed_.insert(completed_.end(), unreceived.waiting.begin(), unreceived.waiting.end());
+        unreceived.waiting.clear();
     }
     void match(std::size_t number, const std::byte* message, const MPI_Status& status) {
         int bytes = 0;
@@ -197,6 +246,11 @@ private:
     std::array<Small, small_requests> small_;
     std::size_t first_small_ = 0;
     void* payload_memory_ = nullptr;
+    std::map<int, Unreceived> unreceived_;  // by peer
+    std::map<Ticket, Mark> marks_;
+    int limit_ = 0;  // messages to a peer from one mark to the next; 0: no marks
+    const std::size_t max_eager_bytes_ =
+        static_cast<std::size_t>(std::max(0, sg_cfg_get_int("smpi/async-small-thresh")));
 };
 
 }  // namespace assay

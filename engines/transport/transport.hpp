@@ -56,6 +56,10 @@ public:
     // Elsewhere poll() never waits, and this does nothing.
     virtual void wake_at(Nanoseconds /*time*/) {}
 
+    // In a simulator, a send that could complete before its receive waits while the peer is behind
+    // by more than about twice this many messages. Elsewhere the library limits them.
+    virtual void limit_unreceived(int /*messages*/) {}
+
     // Memory for messages, page-aligned; release() frees it. In SimGrid all of it is one small
     // block, so that a simulation of many ranks fits: keeps_contents() is then false.
     virtual std::byte* allocate(std::size_t bytes) { return allocate_pages(bytes); }

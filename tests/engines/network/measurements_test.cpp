@@ -12,6 +12,7 @@
 #include "core/options.hpp"
 #include "core/text.hpp"
 #include "network/concurrent_runs.hpp"
+#include "network/exchange.hpp"
 #include "ranks.hpp"
 
 using namespace assay;
@@ -128,6 +129,18 @@ TEST_CASE("a sweep ends near its budget, has every size, and reports progress") 
         last = progress["done"].get<double>();
     }
     CHECK(last > 0);
+}
+
+TEST_CASE("a simulated sweep has no more messages than its rate needs, and has the rate") {
+    Recording recording;
+    measure(recording, all_to_all, 2, "--sizes 100,1000 --budget 60",
+            {.rate = 1e8, .delay = 1'000, .simulated_time = true});
+    const auto bandwidths = recording.records_of("measurement", "bandwidth");
+    REQUIRE(bandwidths.size() == 2);
+    // A burst of 50 ms would be 50,000 messages of 100 B.
+    CHECK(bandwidths[0]["params"]["iterations"] <= 5 * max_window(true, 1));
+    for (const Json& bandwidth : bandwidths)
+        CHECK(median(bandwidth) == doctest::Approx(2 * 1e8).epsilon(0.01));
 }
 
 TEST_CASE("rounds are sampled when asked") {

@@ -131,6 +131,33 @@ TEST_CASE("an item ends when the median is known well enough, after six passes a
     CHECK_FALSE(planner.finished(7, {1, 2, 3, 4, 5, 6, 7}));
 }
 
+TEST_CASE("simulated passes end when most are equal, whatever the budget and the confidence") {
+    PlannerInput input = slow_network();
+    input.confidence = 0;
+    CHECK_FALSE(Planner(input, message_cost, burst_cost).finished(9, {1, 1, 1, 1, 1, 1, 1, 1, 1}));
+    input.simulated = true;
+    const Planner planner(input, message_cost, burst_cost);
+    CHECK(planner.finished(2, {5, 5}));
+    CHECK_FALSE(planner.finished(1, {5}));
+    CHECK_FALSE(planner.finished(2, {4, 5}));
+    CHECK_FALSE(planner.finished(4, {3, 4, 5, 5}));  // the median is 4.5
+    CHECK(planner.finished(5, {3, 4, 5, 5, 5.000001}));
+    CHECK_FALSE(planner.finished(3, {5, 5.0001, 5.0002}));
+}
+
+TEST_CASE("a simulated burst has as many messages as its rate needs, and no more") {
+    PlannerInput input = slow_network();
+    input.simulated = true;
+    input.max_window = max_window(true, 1);
+    Planner planner(input, {1e-9, 0}, burst_cost);
+    planner.set_rounds(1);
+    CHECK(planner.window(1) == 128 * 64);
+    CHECK(planner.next_window(1, 128 * 64, 1e-6) == 128 * 64);
+    CHECK(max_window(true, 64) == 128 * 128);
+    CHECK(max_window(false, 1) == 1 << 20);
+    CHECK(max_window(true, 65536) == 1 << 20);  // of indices
+}
+
 TEST_CASE("only bursts far from the target duration change the window") {
     Planner planner(slow_network(), message_cost, burst_cost);
     planner.set_rounds(7);

@@ -11,7 +11,7 @@ import pytest
 from assay.cli import main
 from assay.launch import simulator
 from assay.records.run import Run
-from assay.records.schema import Capacity, Flows
+from assay.records.schema import Capacity, Flows, Measurement
 
 simulated = pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
 
@@ -127,6 +127,21 @@ def test_resume_measures_only_the_missing_rounds(tmp_path: Path, platform: str):
     assert len(rounds) == len(set(rounds))
     up = next(r for r in run.records if isinstance(r, Capacity) and (r.level, r.direction) == ("host", "up"))
     assert up.value == pytest.approx(1e8, rel=0.01)
+
+
+@simulated
+def test_small_messages_have_the_rate_of_the_latency_and_a_bounded_number(tmp_path: Path):
+    """A flow has 64 messages in flight, and the links a latency of 200 us."""
+    platform, run = tmp_path / "platform.xml", tmp_path / "run"
+    platform.write_text(PLATFORM.replace("10us", "100us"))
+    options = ["--nodes", "2", "--", "net", "--sizes", "1", "--no-retest"]
+    assert main(["simulate", str(platform), *options, "-o", str(run)]) == 0
+    records = [r for r in Run.load(run).records if isinstance(r, Measurement)]
+    (bandwidth,) = (r for r in records if r.metric == "bandwidth")
+    assert bandwidth.summary is not None
+    planted = 2 * 64 / 200e-6
+    assert 0.9 * planted < bandwidth.summary.median <= planted
+    assert int(bandwidth.params["iterations"]) <= 5 * 128 * 64  # six bursts of 50 ms have twice as many
 
 
 @simulated
