@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <numbers>
+#include <string_view>
 
 #include "core/error.hpp"
 #include "core/identity.hpp"
@@ -18,6 +20,7 @@ namespace {
 
 constexpr double max_size = 1 << 28;
 constexpr double max_deviations = 4;  // standard deviations
+constexpr std::array<std::string_view, 4> kinds = {"fixed", "uniform", "normal", "choice"};
 
 std::string quoted(const std::string& text) { return printable(text.substr(0, 40)); }
 
@@ -155,6 +158,12 @@ Sizes Sizes::read(std::string_view text, const std::string& file, int sources, s
         const std::string where = fmt::format("{}, line {}", file, ++line_number);
         const std::vector<std::string> fields = fields_of(line);
         if (fields.empty()) continue;
+        if (std::ranges::find(kinds, fields[0]) != kinds.end()) {
+            const std::string sizes_given = quoted(fmt::format("{}", fmt::join(fields, " ")));
+            throw Error(fmt::format("{}: no sources before \"{}\"", where, sizes_given),
+                        fmt::format("write whose sizes they are: 0-7 {0}, or * {0} for all others",
+                                    sizes_given));
+        }
         const Source source = parse(fields, where);
         if (fields[0] == "*") {
             if (rest.kind != Source::Kind::none)

@@ -144,6 +144,8 @@ TEST_CASE("sizes have the given mean and bound, and are functions of source and 
           "0 poisson 3\n", "9 fixed 3\n", "0 fixed 3\n0 fixed 3\n", "0 fixed 3\n", "1-x fixed 3\n",
           "0 normal nan 1\n"})
         CHECK_THROWS_AS(Sizes::read(invalid_line, "f", 5, 1), Error);
+    CHECK_THROWS_WITH(Sizes::read("* fixed 1\nfixed 8\n", "f", 5, 1),
+                      "f, line 2: no sources before \"fixed 8\"");
 }
 
 TEST_CASE("every damage to a message is found and located") {
