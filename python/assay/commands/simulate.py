@@ -103,6 +103,7 @@ class Simulate:
                 write_network(platform, hosts, CONFIGURATION, network)
                 return _simulate_eb(args, arguments[1:], Flows(network), hosts)
             launcher = Simulator(platform, Path(folder))
+            launcher.require_known_settings(args.platform)
             if arguments[0] == "net":
                 return _simulate_net(args, arguments[1:], launcher, hosts)
             if arguments[0] == "saturate":

@@ -62,6 +62,13 @@ def platform_hosts(path: Path) -> list[str]:
     return hosts
 
 
+def platform_settings(path: Path) -> list[str]:
+    """The names of the settings of SimGrid in a platform file's <config>. Raises UserError."""
+    return [
+        str(prop.get("id")) for config in read_platform(path).iter("config") for prop in config.iter("prop")
+    ]
+
+
 def require_listable(hosts: list[str], path: Path) -> None:
     """Raises UserError for a host whose name a list of hosts cannot hold; SimGrid takes any text."""
     if strange := next((host for host in hosts if not _HOST.fullmatch(host)), None):

@@ -7,6 +7,7 @@ SimGrid's default.
 
 from __future__ import annotations
 
+import difflib
 import re
 import shutil
 import subprocess
@@ -15,11 +16,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from assay.errors import rebuild
-from assay.launch.engines import flavours
+from assay.errors import UserError, rebuild
+from assay.launch.engines import flavours, probe
 from assay.launch.flows import Flows
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
+from assay.launch.platforms import platform_settings
 from assay.launch.without_mpi import WithoutMpi
 
 FLAVOUR = "smpi"
@@ -27,6 +29,8 @@ FLAVOUR = "smpi"
 # The event builder sends far more small messages than any other measurement.
 EVENT_BUILDER = "events.build"
 NO_DETACHED_SENDS = ["--cfg=smpi/send-is-detached-thresh:0", "--cfg=smpi/async-small-thresh:0"]
+_LISTED_SETTING = re.compile(r"^  ([\w/-]+): \(", re.MULTILINE)
+_SETTING = re.compile(r"[\w-]+/[\w/-]+", re.ASCII)  # smpirun is a shell script
 MAX_KEPT = 10_000  # lines of SimGrid's complaint
 _COMPLAINT = re.compile(
     r"(?:^|\] )(Parse error at .+)|Uncaught exception.*?: (.+)|^(Bad config key: .+)|\[\S*/(?:CRITICAL|ERROR)\]\s*(.+)",
@@ -73,6 +77,33 @@ class Simulator(WithoutMpi):
             file.write("".join(f"{host}\n" for host in hosts))
         command = ["smpirun", "-quiet", "--log=root.thres:error", *options, "-np", str(len(hosts))]
         return [*command, "-platform", str(self.platform), "-hostfile", file.name, *argv]
+
+    def require_known_settings(self, shown: Path) -> None:
+        """Raises UserError for settings in the platform's <config> that SimGrid does not have; it would abort at the
+        first. ``shown``: the user's name of the platform.
+
+        Refused a setting, SimGrid lists all that it has, without their former names: each other is tried."""
+        keys = platform_settings(self.platform)
+        listed = _LISTED_SETTING.findall(self._refusal("no/such")) if keys else []
+        unknown = [
+            key
+            for key in keys
+            if key not in listed
+            and (not _SETTING.fullmatch(key) or f"Bad config key: {key}" in self._refusal(key))
+        ]
+        if unknown:
+            similar = [name for key in unknown for name in difflib.get_close_matches(key, listed, 1, 0.9)]
+            raise UserError(
+                f"{shown}: SimGrid has no setting {', '.join(key[:60] for key in unknown)} (<config>)",
+                "remove each such <prop>" + (f", or rename it: {', '.join(similar)}" if similar else ""),
+            )
+
+    def _refusal(self, key: str) -> str:
+        command = self.smpirun(
+            ["none"], [str(probe(FLAVOUR)), "--describe"], ["-no-privatize", f"--cfg={key}:0"]
+        )
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60)
+        return done.stdout + done.stderr
 
     def diagnose(self, stderr: str) -> str | None:
         """Extracts SimGrid's message about the platform or a deadlock."""

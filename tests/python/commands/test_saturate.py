@@ -10,6 +10,7 @@ import pytest
 
 from assay.cli import main
 from assay.launch import simulator
+from assay.launch.simulator import Simulator
 from assay.records.run import Run
 from assay.records.schema import Capacity, Flows, Measurement
 
@@ -95,6 +96,34 @@ def test_a_platform_that_simgrid_refuses_leaves_a_partial_run(capsys, tmp_path: 
     run = Run.load(tmp_path / "run")
     assert run.info.state == "partial" and run.info.reason
     assert not [r for r in run.records if isinstance(r, Capacity) and r.value is not None]
+
+
+@simulated
+@pytest.mark.parametrize("what", ["net", "saturate", "eb", "{program}"])
+def test_settings_that_simgrid_does_not_have_are_named_and_nothing_starts(
+    capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+):
+    foreign = tmp_path / "foreign.xml"
+    settings = '<config><prop id="smpi/async-small-thres" value="1"/><prop id="a b" value="$(false)"/>'
+    foreign.write_text(PLATFORM.replace('<config id="General">', settings))
+    program = tmp_path / "p.c"
+    program.write_text("int main() { return 0; }\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["simulate", str(foreign), "--", what.format(program=program)]) == 2
+    error = capsys.readouterr().err
+    assert error == (
+        f"assay: {foreign}: SimGrid has no setting smpi/async-small-thres, a b (<config>); "
+        "fix: remove each such <prop>, or rename it: smpi/async-small-thresh\n"
+    )
+    assert not (tmp_path / "runs").exists()
+
+
+def test_former_names_of_settings_which_simgrid_takes_but_does_not_list_are_known(
+    platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    answers = {"no/such": "Bad config key: no/such\n  network/model: (string)SMPI\n"}
+    monkeypatch.setattr(Simulator, "_refusal", lambda self, key: answers.get(key, ""))
+    Simulator(Path(platform), tmp_path).require_known_settings(Path(platform))
 
 
 @simulated
