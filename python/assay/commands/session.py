@@ -18,7 +18,8 @@ def open_session(
     options: dict[str, Any] | None = None,
 ) -> Session:
     """Creates the run of this command, or reopens the run that it continues (--resume). ``hosts``, ``options``: those
-    of the run; None: as they are. Under --json the session prints its run as JSON when it is concluded."""
+    of the run; None: as they are. A simulation with hosts that its platform lacks has the option "enlarged". Under
+    --json the session prints its run as JSON when it is concluded."""
     if args.resumed is not None:
         run = Run.reopen(args.resumed)
     else:
@@ -27,5 +28,7 @@ def open_session(
         run.info.hosts = list(hosts)
     if options is not None:
         run.info.options = options
+    if enlarged := getattr(args, "enlarged", ""):
+        run.info.options["enlarged"] = enlarged
     run.save()
     return Session(run, verbose=getattr(args, "verbose", False), as_json=getattr(args, "json", False))

@@ -19,6 +19,7 @@ from assay.errors import UserError
 from assay.fabric.platform import CONFIGURATION
 from assay.launch import simulator
 from assay.launch.flows import Flows, write_network
+from assay.launch.hosts import fold
 from assay.launch.placement import HERE
 from assay.launch.platforms import computing, platform_hosts, require_listable
 from assay.launch.simulator import Simulator, pass_messages
@@ -94,6 +95,7 @@ class Simulate:
         with tempfile.TemporaryDirectory(prefix="assay-simulate-") as folder:
             platform = change_platform(args.platform, args.nodes, args.set, Path(folder))
             hosts = platform_hosts(platform)[: args.nodes]
+            args.enlarged = _describe_added(args, hosts)
             if len(hosts) < 2:
                 raise UserError("one host alone has no network", "simulate two hosts at least")
             if arguments[0] in ("net", "saturate", "eb"):
@@ -125,8 +127,21 @@ def _parse_options(
         if getattr(parsed, option) is not None:
             raise UserError(f"--{option} with a simulation", "the platform file says where")
     parsed.command_line, parsed.resumed = args.command_line, args.resumed
+    parsed.enlarged = args.enlarged
     parsed.verbose = parsed.verbose or args.verbose
     return parsed
+
+
+def _describe_added(args: argparse.Namespace, hosts: list[str]) -> str:
+    """Which of the hosts --nodes has added to the platform's clusters; empty without any."""
+    own = set(platform_hosts(args.platform))
+    added = [host for host in hosts if host not in own]
+    if not added:
+        return ""
+    return (
+        f"{len(added)} of {len(hosts)} hosts are made up: {args.platform.name} has {len(own)}, and --nodes added "
+        f"{fold(added)} to its clusters in turn"
+    )
 
 
 def _simulate_net(
@@ -219,6 +234,8 @@ def _simulate_program(
         )
     command = launcher.smpirun(hosts, [str(program.resolve()), *arguments[1:]], options)
     _print_computing_speed(args.compute)
+    if args.enlarged:
+        print(args.enlarged, file=sys.stderr)
     if args.verbose:
         print("+ " + " ".join(command), file=sys.stderr)
     # Its input and output are the user's; Ctrl-C reaches it too.

@@ -13,6 +13,7 @@ from assay.explain.alloc import alloc
 from assay.explain.corruption import corruption
 from assay.explain.counters import port_errors
 from assay.explain.culprit import all_suspects, suspects
+from assay.explain.enlarged import enlarged
 from assay.explain.events import (
     event_backpressure,
     event_death,
@@ -73,6 +74,7 @@ RULES: dict[str, Rule] = {
     "slow_adapter": slow_adapter,  # a slow adapter that was used while a much faster one was idle
     "shared_network": shared_network,  # another network measurement at the same time
     "topology": topology,  # a planted machine, hwloc variables that describe another one, cores without memory
+    "enlarged": enlarged,  # hosts of a simulation that its platform file does not have
     "host_limit": host_limit,  # a quota, a shaper or full buffers of a host itself
     "late_start": late_start,  # a host that came long after the others
     "host_names": host_names,  # a machine that the host list names twice, or not at all

@@ -12,7 +12,7 @@ from assay.cli import main
 from assay.launch import simulator
 from assay.launch.simulator import Simulator
 from assay.records.run import Run
-from assay.records.schema import Capacity, Flows, Measurement
+from assay.records.schema import Capacity, Finding, Flows, Measurement
 
 simulated = pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
 
@@ -174,10 +174,37 @@ def test_small_messages_have_the_rate_of_the_latency_and_a_bounded_number(tmp_pa
 
 
 @simulated
-def test_nodes_extends_the_platform_with_hosts(tmp_path: Path, platform: str):
+def test_nodes_extends_the_platform_with_hosts_and_says_which(tmp_path: Path, platform: str, capfd):
     assert main(["simulate", platform, "--nodes", "9", "--", "saturate", "-o", str(tmp_path / "run")]) == 0
     run = Run.load(tmp_path / "run")
     assert run.info.hosts == [f"n{i}" for i in range(9)]
+    (finding,) = (r for r in run.records if isinstance(r, Finding) and r.rule == "enlarged")
+    assert finding.cause == run.info.options["enlarged"] == ENLARGED
+    shown = " ".join(capfd.readouterr().out.split())
+    assert shown.count(ENLARGED) == 1
+
+
+ENLARGED = "3 of 9 hosts are made up: platform.xml has 6, and --nodes added n[6-8] to its clusters in turn"
+
+
+@simulated
+@pytest.mark.parametrize("nodes", ["2", "6"])
+def test_hosts_of_the_platform_are_not_called_made_up(tmp_path: Path, platform: str, nodes: str):
+    options = ["--nodes", nodes, "--", "net", "--size", "64KiB", "--repeats", "1", "--no-retest"]
+    assert main(["simulate", platform, *options, "-o", str(tmp_path / "run")]) == 0
+    run = Run.load(tmp_path / "run")
+    assert "enlarged" not in run.info.options
+    assert not [r for r in run.records if isinstance(r, Finding) and r.rule == "enlarged"]
+
+
+@simulated
+def test_a_program_on_made_up_hosts_says_so(tmp_path: Path, platform: str, capfd):
+    source = tmp_path / "p.c"
+    source.write_text(
+        "#include <mpi.h>\nint main(int c, char** v) { MPI_Init(&c, &v); MPI_Finalize(); return 0; }\n"
+    )
+    assert main(["simulate", platform, "--nodes", "9", "--", str(source)]) == 0
+    assert ENLARGED in capfd.readouterr().err.splitlines()
 
 
 @simulated
