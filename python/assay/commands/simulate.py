@@ -148,7 +148,8 @@ def _simulate_net(
     args: argparse.Namespace, arguments: list[str], launcher: Simulator, hosts: list[str]
 ) -> int:
     parsed = _parse_options(net.Net(), arguments, args)
-    if not (parsed.hosts or parsed.clients or parsed.servers):
+    named = ("hosts", "clients", "servers", "hosts_file", "clients_file", "servers_file")
+    if not any(getattr(parsed, name) for name in named):
         parsed.hosts = ",".join(hosts)
     return net.run_request(parsed, net.build_request(parsed, launcher), built_in=())
 

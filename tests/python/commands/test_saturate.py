@@ -12,7 +12,7 @@ from assay.cli import main
 from assay.launch import simulator
 from assay.launch.simulator import Simulator
 from assay.records.run import Run
-from assay.records.schema import Capacity, Finding, Flows, Measurement
+from assay.records.schema import Capacity, Finding, Flows, Measurement, Pairs
 
 simulated = pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
 
@@ -185,6 +185,21 @@ def test_nodes_extends_the_platform_with_hosts_and_says_which(tmp_path: Path, pl
 
 
 ENLARGED = "3 of 9 hosts are made up: platform.xml has 6, and --nodes added n[6-8] to its clusters in turn"
+
+
+@simulated
+@pytest.mark.parametrize("from_file", [False, True])
+def test_records_have_the_hosts_in_the_order_of_the_list(tmp_path: Path, platform: str, from_file: bool):
+    order = ["n4", "n1", "n3"]
+    (tmp_path / "hosts").write_text("\n".join(order) + "\n")
+    listed = ["--hosts-file", str(tmp_path / "hosts")] if from_file else ["-w", ",".join(order)]
+    options = ["--", "net", *listed, "--size", "64KiB", "--repeats", "1", "--no-retest"]
+    assert main(["simulate", platform, *options, "-o", str(tmp_path / "run")]) == 0
+    run = Run.load(tmp_path / "run")
+    assert run.info.hosts == run.info.options["clients"] == order
+    rows = [r for r in run.records if isinstance(r, Pairs)]
+    assert [row.subject.host for row in rows] == order
+    assert [row.peers for row in rows] == [[peer for peer in order if peer != host] for host in order]
 
 
 @simulated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,20 @@ def test_srun_keeps_the_order_of_ranks_and_kills_all_if_one_fails() -> None:
     command = Srun().command(REMOTE, [Segment(["n2", "n1"])], ["probe"])
     assert "--nodelist=n2,n1" in command and "--distribution=arbitrary" in command
     assert "--kill-on-bad-exit=1" in command and command[-1] == "probe"
+
+
+@pytest.mark.parametrize(
+    "launcher", [pytest.param(x, id=x.name) for x in LAUNCHERS if not isinstance(x, Local)]
+)
+@pytest.mark.parametrize("split", [3, 1])
+def test_every_launcher_gets_the_hosts_in_the_order_of_the_list(
+    launcher: launchers.Launcher, split: int
+) -> None:
+    hosts = ["srv2", "srv3", "srv01"]
+    segments = [Segment(part) for part in (hosts[:split], hosts[split:]) if part]
+    command = launcher.command(REMOTE, segments, ["probe"])
+    files = [Path(word).read_text() for word in command if word.startswith("/tmp/assay-")]
+    assert re.findall(r"srv[0-9]+", " ".join([*command, *files])) == hosts
 
 
 def test_srun_sets_the_fence_of_pmix_unless_the_user_has(monkeypatch: pytest.MonkeyPatch) -> None:
