@@ -199,6 +199,41 @@ def partial(folder: Path, memory: int) -> str:
     return str(folder / "machine.xml")
 
 
+def with_offline_processors(folder: Path) -> str:
+    """Writes a machine of four cores with two threads, core k with the processors k and k + 4. The kernel has taken
+    1, 4, 5 and 7 offline, so core 1 is gone. Returns the file's name."""
+
+    def item(kind: str, number: int, online: int, all_threads: int, inner: str = "", more: str = "") -> str:
+        return (
+            f'<object type="{kind}" os_index="{number}" cpuset="{online:#x}" complete_cpuset="{all_threads:#x}" '
+            f'nodeset="0x1" complete_nodeset="0x1" {more}>{inner}</object>'
+        )
+
+    all_online = 0b01001101
+    cores = ""
+    for number in range(4):
+        threads = 0b10001 << number
+        inner = "".join(item("PU", n, 1 << n, 1 << n) for n in (number, number + 4) if all_online & (1 << n))
+        cores += item("Core", number, threads & all_online, threads, inner) if inner else ""
+    node = item("NUMANode", 0, all_online, 0xFF, more=f'local_memory="{1 << 30}"')
+    cache = item("L3Cache", 0, all_online, 0xFF, cores, 'cache_size="1048576" depth="3" cache_type="0"')
+    package = item("Package", 0, all_online, 0xFF, node + cache)
+    allowed = f'allowed_cpuset="{all_online:#x}" allowed_nodeset="0x1"'
+    path = folder / "offline.xml"
+    path.write_text(
+        f'<topology version="2.0">{item("Machine", 0, all_online, 0xFF, package, allowed)}</topology>'
+    )
+    return str(path)
+
+
+def test_offline_processors_are_neither_counted_nor_measured(tmp_path: Path) -> None:
+    machine = with_offline_processors(tmp_path)
+    facts = facts_of_this_machine(ASSAY_TOPOLOGY=machine)
+    assert (facts["cpu.cores"], facts["cpu.threads"], facts["numa.nodes"]) == (3, 4, 1)
+    assert not [name for name in facts if name.startswith("numa.cores_")]
+    assert {threads for _, threads, _ in operations(planted_peak(machine, "--budget", "0.01"))} == {1, 3}
+
+
 def plant_nodes(folder: Path, *nodes: tuple[str, str]) -> Path:
     """Writes what the kernel says of each node: its processors and its distances. Returns the root."""
     for number, (processors, distances) in enumerate(nodes):
