@@ -5,7 +5,7 @@ import { formatCountOrQuantity, share, ShareBar, Tiles, type TileText } from "..
 import type { HeapViewProps } from "./props";
 
 const TOP = 5;
-const COARSE_S = 0.01; // heaptrack writes the time every 10 ms
+const COARSE_S = 0.01; // heaptrack writes the time every 10 ms; a shorter run has no rates or shares
 const TOP_METRICS = ["bytes", "count", "peak", "leaked", "malloc_time", "temporary"];
 
 export function Summary(props: HeapViewProps) {
@@ -31,6 +31,7 @@ function tiles({ model }: HeapViewProps): TileText[] {
         sum + kinds.reduce((part, kind) => part + (entry.calls[kind]?.seconds ?? 0), 0),
       0,
     );
+  const isTimed = seconds >= COARSE_S;
   const malloc = calls(["malloc", "calloc", "memalign", "realloc"]);
   const free = calls(["free"]);
   // An imported profile has no samples of the process, and its clock is coarser than a step.
@@ -71,17 +72,17 @@ function tiles({ model }: HeapViewProps): TileText[] {
     [
       "Peak allocation rate",
       quantity(rate, "B/s"),
-      `mean ${seconds ? quantity(totals.bytes / seconds, "B/s") : "–"}`,
+      `mean ${isTimed ? quantity(totals.bytes / seconds, "B/s") : "–"}`,
     ],
     [
       "Time in malloc",
       known(malloc, "s"),
-      seconds && malloc ? `${share(malloc / seconds)} of the run` : "",
+      isTimed && malloc ? `${share(malloc / seconds)} of the run` : "",
     ],
     [
       "Time in free",
       malloc ? quantity(free, "s") : NONE,
-      seconds && malloc ? `${share(free / seconds)} of the run` : "",
+      isTimed && malloc ? `${share(free / seconds)} of the run` : "",
     ],
     [
       "Largest stack",
