@@ -134,8 +134,11 @@ class _Job:
         )
         return env | {"LD_PRELOAD": f"{env['LD_PRELOAD']}:{SHIM}"} | self._faults()
 
+    def _log(self) -> dict[str, str]:
+        return {"FAULTY_FS_FILES": f"{self.files}/*", "FAULTY_FS_LOG": str(self.folder / "fs.log")}
+
     def _faults(self) -> dict[str, str]:
-        env = {"FAULTY_FS_FILES": f"{self.files}/*", "FAULTY_FS_LOG": str(self.folder / "fs.log")}
+        env = self._log()
         if self.plan.rule:
             env |= {"FAULTY_FS": self.plan.rule, "FAULTY_FS_WHILE": str(self.folder / "fault")}
         return env | ({"FAULTY_FS_ONCE": "1"} if self.plan.fault_once else {})
@@ -164,8 +167,8 @@ class _Job:
         ]
         arguments += ["--consistency", plan.consistency]
         arguments += ["--until", plan.level]
-        # If the file system fails for ever, it also fails in the recovery by ``assay io run``.
-        tool = self._faults() | {"LD_PRELOAD": str(SHIM)} if plan.rule and not plan.fault_ends else {}
+        # The log has the recovery by ``assay io run``. If the file system fails for ever, it fails there too.
+        tool = {"LD_PRELOAD": str(SHIM)} | (self._log() if plan.fault_ends else self._faults())
         return self._wait(
             fork_assay(
                 [*arguments, "--", *launcher, "env", *settings, *program],
