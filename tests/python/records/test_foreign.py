@@ -160,6 +160,33 @@ def test_a_text_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
         (b'{"fio version": "fio-3.36", "jobs": []}\n', "the JSON of fio"),
         (b'note: the queue depth is capped\n{\n  "fio version" : "fio-3.36"\n}\n', "the JSON of fio"),
         (b'{\n"test_info": {\n"test": "Write_BW",\n"Device": "mlx5_0"}}\n', "the output of perftest"),
+        (b"{\ntest_info: {\ntest: Send_BW_Test,\nDual_port: OFF,\n},\n", "the output of perftest"),
+        (
+            b'{"event":"start","data":{"connected":[],"version":"iperf 3.17"}}\n{"event":"end"}\n',
+            "the JSON of iperf3",
+        ),
+        (
+            b'WARNING: an adapter is not used.\nNCCL version 2.26\n{"identifier": "nccl-tests output"}\n',
+            "the output of nccl-tests",
+        ),
+        (b"nvbandwidth Version: v0.6\nBuilt from Git version:\n", "the output of nvbandwidth"),
+        (
+            b"[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]\nDevice: 0, NVIDIA X\n",
+            "the output of p2pBandwidthLatencyTest",
+        ),
+        (
+            b"+---------+---------+---------+\n|         |         |  overhead (usec)  | bandwidth (MB/s) |\n",
+            "the output of ucx_perftest",
+        ),
+        (b"3;fio-3.28;job;0;0;4096;10;2;30\n", "the terse output of fio"),
+        (
+            b"OPERATION   RESULT TYPE         FIRST DONE   LAST DONE\n=========== ====\n",
+            "the output of elbencho",
+        ),
+        (b"cpu_index_using: logical\nrank: 0: { host: 1; cpu: {0-3} } : app 0\n", "a resource file of jsrun"),
+        (b"rank 0 : { host: 2; cpu:  {7}; gpu: {1} }\n", "a resource file of jsrun"),
+        (b"Host n1 n2\n  # inner\n  HostName 10.0.0.1\n", "a configuration of ssh"),
+        (b"Topology\n<br>\nSwitch\t24 &quot;S-00&quot;\n<br>\n", "a page of HTML"),
         (b"HPCG-Benchmark version=3.1\nRelease date=x\n", "the output of HPCG"),
         (b"             node0    node1\nnuma_hit     765        921\n", "the output of numastat"),
         (b"3.41\0\0\0\0" + (6567223).to_bytes(8, "little"), "a log of Darshan"),
@@ -271,6 +298,9 @@ def test_a_comment_about_a_tool_is_not_its_output(tmp_path: Path, comment: str) 
         "2001:db8::1\n10.0.0.1:2\n",
         "[node]\nstate = 'free'\n",
         "graph = 'G {'\n",
+        "rank: 0\n",
+        "Host\nn1\n",
+        "nvbandwidth\nelbencho slots=2\n",
         "# PING n1 for all\nJobID = 3\n",
     ],
 )

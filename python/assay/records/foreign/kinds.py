@@ -42,7 +42,11 @@ KERNEL_LOG = "a log of the kernel"
 _XML = _lines(r"^[ \t]*<")
 READ = (
     Kind("lfs", "a pointer of Git LFS", _lines(r"\Aversion https://git-lfs")),
-    Kind("html", "a page of HTML", re.compile(r"\A\s*<(!DOCTYPE\s+html|html)\b", re.IGNORECASE)),
+    Kind(
+        "html",
+        "a page of HTML",
+        re.compile(r"\A\s*<(!DOCTYPE\s+html|html)\b|^<br ?/?>[ \t\r]*$", re.IGNORECASE | re.MULTILINE),
+    ),
     Kind(
         "ibnetdiscover",
         "the output of ibnetdiscover",
@@ -189,7 +193,7 @@ BENCHMARKS = (
         "the output of perftest",
         _lines(
             r"^ *(RDMA_\w+|Send|Atomic_\w+) .*(BW|Latency) Test[ \t\r]*$|^ #bytes +#iterations |"
-            r'\A\s*\{\s*"test_info"\s*:\s*\{\s*"test"\s*:'
+            r'\A\s*\{\s*"?test_info"?\s*:\s*\{\s*"?test"?\s*:'  # in 2023 without quotes
         ),
     ),
     Kind("linktest", "the output of LinkTest", _lines(r"(?i:^ *linktest version [0-9])")),
@@ -199,7 +203,23 @@ BENCHMARKS = (
         "the text of iperf",
         _lines(r"^(Connecting to host \S+, port|Server listening on |Client connecting to )"),
     ),
-    Kind("nccl-tests", "the output of nccl-tests", _lines(r"^# nThread [0-9]+ nGpus [0-9]+ minBytes ")),
+    Kind(
+        "iperf3 stream", "the JSON of iperf3", re.compile(r'\A\s*\{\s*"event"\s*:\s*"start"\s*,\s*"data"\s*:')
+    ),
+    Kind(
+        "nccl-tests",
+        "the output of nccl-tests",
+        _lines(r'^# nThread [0-9]+ nGpus [0-9]+ minBytes |^\{"identifier": ?"nccl-tests '),
+    ),
+    Kind("nvbandwidth", "the output of nvbandwidth", _lines(r"^nvbandwidth Version: ")),
+    Kind(
+        "p2pBandwidthLatencyTest",
+        "the output of p2pBandwidthLatencyTest",
+        _lines(r"^\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]"),
+    ),
+    Kind(
+        "ucx_perftest", "the output of ucx_perftest", _lines(r"^\|[ |]+\| +(overhead|latency) \(usec\) +\|")
+    ),
     Kind(
         "ior output",
         "the output of IOR",
@@ -214,6 +234,8 @@ BENCHMARKS = (
     Kind("io500", "the output of IO500", _lines(r"^IO500 version |^\[RESULT\] +[\w-]+ +[0-9.]+ \w+/")),
     Kind("mdtest output", "the output of mdtest", _lines(r"^mdtest-\S+ was launched with ")),
     Kind("fio", "the JSON of fio", _lines(r'^\s*\{\s*"fio version"\s*:')),  # its notes come before
+    Kind("fio terse", "the terse output of fio", _lines(r"^[2-5];fio-[0-9]+\.[^;\n]*;")),
+    Kind("elbencho", "the output of elbencho", _lines(r"^OPERATION +RESULT TYPE +FIRST DONE ")),
     Kind("fio text", "the text of fio", _lines(r"^\S.*: \(g=[0-9]+\): rw=|^fio-[0-9]+\.[0-9.]+[ \t\r]*$")),
     Kind("darshan-parser", "the output of darshan-parser", _lines(r"^# darshan log version: [0-9]")),
     Kind("hpl", "the output of HPL", _lines(r"^HPLinpack [0-9]")),
@@ -272,6 +294,12 @@ JOBS = (  # before READ: scontrol prints nodes nearly as slurm.conf has them
     _named("the output of qstat", r"^(Job id +Name +User|job-ID +prior +name) "),
     _named("the output of LSF", r"^(HOST_NAME +(STATUS|type)|JOBID +USER +STAT) "),
     _named("the output of qhost", r"^HOSTNAME +ARCH +NCPU "),
+    _named(
+        "a resource file of jsrun (ERF)", r"^(cpu_index_using: \w+|rank *:? *[0-9]+ *: *\{ *host: *[0-9*])"
+    ),
+    _named(
+        "a configuration of ssh", r"^Host[ \t]+\S.*\n([ \t]*\n|[ \t]*#.*\n)*[ \t]+[A-Z][A-Za-z]+[ \t=]+\S"
+    ),
 )
 PARTS = (
     _named("the output of lspci", r"^([0-9a-f]{4,5}:)?[0-9a-f]{2}:[01][0-9a-f]\.[0-7] [\"A-Z0-9]"),
