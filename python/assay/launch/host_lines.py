@@ -6,6 +6,7 @@ n1 slots=4 max_slots=8 Open MPI
 n1 cpu=2               LAM/MPI
 n1 8 all.q@n1 <NULL>   Grid Engine: slots, queue, processors
 n1 16 n2 16            LSF's LSB_MCPU_HOSTS: slots after each name
+2 n1 16 n2 16          CCP_NODES of Microsoft's HPC Pack: the number of hosts before them
 [fe80::1%ib0]:4        an IPv6 address
 
 Blanks may be around "=". Of Grid Engine the queue names the host again, by which its lines are told from LSF's.
@@ -43,6 +44,7 @@ OTHER_FILES = (
     (re.compile(r"\(?[A-Za-z][^\s,]*(/[0-9]+(\*[0-9]+)?($|\+)|:ncpus=)"), "a value of PBS"),
     (re.compile(r"\S+ [0-9]+(,[0-9]+)+$"), "a host and its processors, as in LSF's affinity file"),
 )
+_RAIL = re.compile(r"([^:,\[\]\s]+):\d+:([A-Za-z]\w*)")  # of MVAPICH2: host, ranks, adapter
 MAX_ADDRESS = 64  # characters
 ONE_A_LINE = "write a host or a node set a line"
 _BETWEEN = re.compile(r"[\s,;|]+")
@@ -61,6 +63,7 @@ _WORD = re.compile(r"(?=.*[^\W\d_])[^\[\]=]+")  # no node set
 class HostLine(NamedTuple):
     hosts: str  # a name or a node set
     has_slots: bool
+    slots: tuple[int, ...] = ()  # of each name, where the line has them as LSF writes them
 
 
 def refuse_table(text: str, where: str, is_first: bool) -> None:
@@ -100,8 +103,15 @@ def parse_line(text: str, where: str) -> HostLine:
         raise UserError(f"{where} '{text[:60]}': {other_file}", ONE_A_LINE)
     if len(others) == 3 and others[0].isdigit() and "@" in others[1]:  # Grid Engine
         return HostLine(without_brackets(first), True)
+    if first.isdigit() and len(others) == 2 * int(first[:6]) > 0 and all(map(str.isdigit, others[1::2])):
+        return HostLine(",".join(others[::2]), True, _numbers(others[1::2]))
     if len(others) > 1 and len(others) % 2 and all(map(str.isdigit, others[::2])):  # LSF
-        return HostLine(",".join([first, *others[1::2]]), True)
+        return HostLine(",".join([first, *others[1::2]]), True, _numbers(others[::2]))
+    if rail := _RAIL.fullmatch(first):
+        raise UserError(
+            f"{where} {rail[1]}: the adapter '{rail[2][:40]}' is not understood",
+            f"write {rail[1]}, or its name on the network that is meant",
+        )
     for other in others:
         key, equals, value = other.partition("=")
         if not equals:
@@ -119,6 +129,10 @@ def parse_line(text: str, where: str) -> HostLine:
             raise UserError(f"{where} {first}: '{other[:40]}': not a number of slots", f"write {first}")
     name = without_slots(first)
     return HostLine(without_brackets(name), bool(others) or name != first)
+
+
+def _numbers(fields: list[str]) -> tuple[int, ...]:
+    return tuple(int(field[:6]) for field in fields)
 
 
 def without_slots(text: str) -> str:

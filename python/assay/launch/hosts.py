@@ -46,6 +46,9 @@ _RANGE = re.compile(r"(\d+)-(\d+)")
 _BARE_RANGE = re.compile(r"((?:\d+\.)*)(\d+-\d+)")  # of numbers or addresses
 _OPERAND = re.compile(r"(?:\[[^\[\]]*\]|[^,!&^\[])+")  # of the operators of node sets
 _JOB_HOST = re.compile(r"(?:\d+\*)?([A-Za-z_][\w.-]*)(?:/[\d,*-]+)?")  # of LSF or PBS, with its slots
+_OTHER_RANGE = re.compile(r"\[(\d+):(\d+)\]|\{(\d+)\.\.(\d+)\}")  # of Ansible's inventories and of the shell
+# In the place of the hosts of a job that has none yet: squeue's reason, sacct, scontrol.
+_NO_HOSTS_YET = re.compile(r"\([A-Za-z][\w, ]*\)|None assigned", re.IGNORECASE)
 _BRACKET = re.compile(r"\[([0-9,/-]+)\]")
 FILE = Wanted("a host file", ONE_A_LINE)
 # Without the file in the folder of Python, where ClusterShell's wheel installs groups of hosts that do not exist.
@@ -63,6 +66,13 @@ def parse_hosts(text: str, option: str) -> list[str]:
     if slots:
         raise UserError(f"{option} {slots[0]}: a number of slots", f"write [{slots[1]}]")
     _refuse_hosts_of_a_job(text, where)
+    if _NO_HOSTS_YET.fullmatch(text.strip()):
+        raise UserError(
+            f"{where}: what Slurm prints for a job without hosts", "give those of a job that runs"
+        )
+    if other := _OTHER_RANGE.search(text):
+        written = _OTHER_RANGE.sub(lambda match: "[{}-{}]".format(*filter(None, match.groups())), text)
+        raise UserError(f"{where}: '{other[0]}' is a range in another notation", f"write {written}")
     text = ADDRESS.sub(lambda match: without_brackets(match[0]), text)
     parts = [part.strip() for part in text.split(",")]
     is_plain = all(map(_PLAIN.fullmatch, parts))
@@ -76,9 +86,15 @@ def parse_hosts(text: str, option: str) -> list[str]:
     for host in hosts:
         if ":" in host and (name := without_slots(host)) != host:
             raise UserError(f"{option} {host}: a number of slots", f"write {name}")
+        if ":" in host and not _is_ipv6(host.rpartition("@")[2]):
+            raise UserError(f"{where}: '{host}' is not the name of a host", EXAMPLE)
         if not _NAME.fullmatch(host) or ".." in host or _BARE_RANGE.fullmatch(host):
-            raise _no_name(host, where)
+            raise _no_name(host, where, text)
     return hosts
+
+
+def _is_ipv6(text: str) -> bool:
+    return ":" in text and is_address(text)
 
 
 def _refuse_hosts_of_a_job(text: str, where: str) -> None:
@@ -91,12 +107,15 @@ def _refuse_hosts_of_a_job(text: str, where: str) -> None:
     raise UserError(f"{where}: hosts of a job as LSF or PBS prints them", f"write {','.join(names)}")
 
 
-def _no_name(host: str, where: str) -> UserError:
-    """Why a part of a list is no host."""
+def _no_name(host: str, where: str, text: str) -> UserError:
+    """Why a part of a list is no host. ``text``: the whole list."""
     words = host.split()
-    if len(words) > 1 and all(map(_NAME.fullmatch, words)):
-        return UserError(f"{where}: blanks between names", f"write {','.join(words)}")
+    if len(words) > 1 and all(_NAME.fullmatch(word) and not word.endswith(":") for word in words):
+        joined = re.sub(r"[\s,]+", ",", text.strip())
+        return UserError(f"{where}: blanks between names", f"write {joined[:200]}")
     if bare := _BARE_RANGE.fullmatch(host):
+        if re.fullmatch(r"[\d,-]+", text):  # numbers of nodes, as Cobalt's
+            return UserError(f"{where}: '{host}' is a range without brackets", f"write [{text[:200]}]")
         return UserError(f"{where}: '{host}' is a range without brackets", f"write {bare[1]}[{bare[2]}]")
     return UserError(f"{where}: {host!r} is not the name of a host", EXAMPLE)
 
@@ -173,6 +192,7 @@ def read_hosts(path: Path, option: str) -> list[str]:
     """Reads the hosts of a file in its order: lines of ``host_lines``; ``#`` begins a comment. Raises UserError."""
     hosts: list[str] = []
     names: Counter[str] = Counter()  # of lines with one name, of which batch systems write one for each slot
+    slots: Counter[str] = Counter()
     has_slots = False
     for number, line in enumerate(read_text(path, FILE).splitlines(), 1):
         text = line.split("#", 1)[0].strip()
@@ -187,6 +207,8 @@ def read_hosts(path: Path, option: str) -> list[str]:
         names[listed.hosts] += 1
         if names[listed.hosts] == 1:
             hosts += [text] if is_plain else parse_hosts(listed.hosts, where)
+        for name, count in zip(listed.hosts.split(","), listed.slots or (1,), strict=False):
+            slots[name] += count
     if not hosts:
         raise UserError(
             f"{option} {path}: no host in it", "one host or node set a line, '#' begins a comment"
@@ -194,6 +216,9 @@ def read_hosts(path: Path, option: str) -> list[str]:
     _refuse_launch_node(path, option, names)
     if has_slots or names.total() > len(names):
         tell(f"{path}: numbers of slots are not used, Assay places its own ranks; {len(hosts)} hosts")
+    counts = {slots[host] for host in hosts[1:]}
+    if len(counts) == 1 and max(counts) > slots[hosts[0]] == 1:  # Summit, Sierra and Lassen list it first
+        tell(f"{path}: {hosts[0]} has one slot, the others {max(counts)} each: is it the job's launch node?")
     return hosts
 
 

@@ -75,6 +75,7 @@ def test_a_file_has_names_sets_and_comments(tmp_path: Path) -> None:
         ("n2 16 n1 16\n", ["n2", "n1"]),
         ("n3 1 n1 1 n2 8\n", ["n3", "n1", "n2"]),
         ("n1 cpus = 8 slots = 4\n", ["n1"]),
+        ("2 N1 80 N2 80\n", ["N1", "N2"]),
     ],
 )
 def test_slots_of_a_file_are_understood_and_said(
@@ -108,7 +109,17 @@ def test_slots_of_a_file_are_understood_and_said(
         ("(n1:ncpus=8:mem=4gb)+(n2:ncpus=8)", "a value of PBS"),
         ("n1 0,1,2", "a host and its processors"),
         ("n1 n2 n1", "blanks between names; fix: write n1,n2,n1"),
-        ("1-2,5", "'1-2' is a range without brackets; fix: write [1-2]"),
+        ("1-2,5", "'1-2' is a range without brackets; fix: write [1-2,5]"),
+        ("n[1-2] n[5-6],n9", "blanks between names; fix: write n[1-2],n[5-6],n9"),
+        ("server: n1", "'server: n1' is not the name of a host"),
+        ("3 N1 80 N2 80", "blanks between names"),
+        ("n1:2:mlx5_0", "hosts:1: n1: the adapter 'mlx5_0' is not understood; fix: write n1, or its name"),
+        ("n1,n2:ib0", "'n2:ib0' is not the name of a host"),
+        ("n[01:50].x.org", "'[01:50]' is a range in another notation; fix: write n[01-50].x.org"),
+        ("n{1..4}-ib,m[2:3]", "fix: write n[1-4]-ib,m[2-3]"),
+        ("(Resources)", "what Slurm prints for a job without hosts"),
+        ("None assigned", "what Slurm prints for a job without hosts"),
+        ("(null)", "what Slurm prints for a job without hosts"),
         ("10.0.0.1-3", "a range without brackets; fix: write 10.0.0.[1-3]"),
         ("n1..n4", "'n1..n4' is not the name of a host"),
         ("n1:n1:n2", "hosts of a job as LSF or PBS prints them; fix: write n1,n2"),
@@ -138,6 +149,29 @@ def test_a_line_that_says_more_than_slots_is_refused(tmp_path: Path, line: str, 
     with pytest.raises(UserError) as refused:
         read_hosts(file, "--hosts-file")
     assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text, launch_node",
+    [
+        ("b1 1 n1 40 n2 40\n", "b1 has one slot, the others 40 each: is it the job's launch node?"),
+        ("b1\nn1\nn1\nn2\nn2\n", "b1 has one slot, the others 2 each"),
+        ("b1 1 n1 40 n2 20\n", ""),
+        ("n1 40 n2 40\n", ""),
+        ("n1 1 n2 1\n", ""),
+        ("n1\nn2\n", ""),
+        ("n1\nn[2-3]\nn[2-3]\n", ""),
+        ("n1:4\nn2:4\n", ""),
+    ],
+)
+def test_the_launch_node_of_a_job_is_pointed_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, launch_node: str
+) -> None:
+    file = tmp_path / "hosts"
+    file.write_text(text)
+    read_hosts(file, "--hosts-file")
+    said = capsys.readouterr().err
+    assert launch_node in said if launch_node else "launch node" not in said
 
 
 @pytest.fixture
