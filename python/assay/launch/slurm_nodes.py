@@ -13,6 +13,7 @@ import re
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count, takewhile
 
 import msgspec
 from ClusterShell.NodeSet import NodeSet, NodeSetException
@@ -66,6 +67,14 @@ def node_names(hosts: tuple[str, ...]) -> dict[str, str]:
 
 def _refuse(hosts: Sequence[str], node_of_host: dict[str, str], nodes: list[str]) -> None:
     missing = _unmatched(hosts, node_of_host)
+    elsewhere = {host: number for number, nodes in _components()[1:] for host in missing if host in nodes}
+    if elsewhere:
+        host, number = next(iter(elsewhere.items()))
+        raise UserError(
+            f"{host}: in component {number} of this heterogeneous job, and srun starts ranks in component 0 "
+            f"({NodeSet.fromlist(_allocated())})",
+            "list hosts of that component alone, or use --launcher openmpi",
+        )
     if missing:
         nodes_text = NodeSet.fromlist(_allocated() or nodes)
         where = "of this allocation" if _allocated() else "of Slurm"
@@ -127,17 +136,28 @@ def _machines(nodes: dict[str, dict[str, str]]) -> list[Machine]:
 
 
 def _allocated() -> list[str]:
-    """Returns the nodes of the allocation; none outside."""
+    """Returns the nodes of the allocation, of a heterogeneous job those of component 0; none outside."""
+    components = _components()
+    return components[0][1] if components else _listed("SLURM_JOB_NODELIST")
+
+
+def _components() -> list[tuple[int, list[str]]]:
+    """The number and the nodes of each component of a heterogeneous job; empty in any other."""
+    lists = ((number, _listed(f"SLURM_JOB_NODELIST_HET_GROUP_{number}")) for number in count())
+    return list(takewhile(lambda component: component[1], lists))
+
+
+def _listed(variable: str) -> list[str]:
     try:
-        return list(NodeSet(os.environ.get("SLURM_JOB_NODELIST", "")))
+        return list(NodeSet(os.environ.get(variable, "")))
     except NodeSetException:
         return []
 
 
 def _query_nodes(nodes: Sequence[str]) -> list[Machine]:
     """Returns the names and addresses that each node of the allocation reports; none if that cannot be started."""
-    count = len(nodes)
-    command = ["srun", "--mpi=none", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1"]
+    size = len(nodes)
+    command = ["srun", "--mpi=none", f"--nodes={size}", f"--ntasks={size}", "--ntasks-per-node=1"]
     command += ["--overcommit", f"--nodelist={','.join(nodes)}", str(probe()), "--identity"]
     try:
         result = subprocess.run(command, capture_output=True, timeout=SRUN_LIMIT_S, stdin=subprocess.DEVNULL)

@@ -32,7 +32,8 @@ IDENTITIES = "\n".join(
 def planted_name_resolution(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     resolved = {"alias-two": {"10.0.0.2"}, "n3-ib": {"10.9.0.3"}}
     monkeypatch.setattr(slurm_nodes, "addresses_of", lambda name: resolved.get(name, {name}))
-    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    for variable in ("", "_HET_GROUP_0", "_HET_GROUP_1"):
+        monkeypatch.delenv(f"SLURM_JOB_NODELIST{variable}", raising=False)
     node_names.cache_clear()
     yield
     node_names.cache_clear()
@@ -112,6 +113,22 @@ def test_a_node_outside_the_allocation_is_refused(
     monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-2]")
     with pytest.raises(UserError, match=r"n3: no node of this allocation \(n\[1-2\]\)"):
         node_names(("n1", "n3"))
+
+
+@pytest.mark.parametrize("is_batch", [True, False])
+def test_a_node_of_another_component_of_the_job_is_named(
+    slurm: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, is_batch: bool
+) -> None:
+    """Of a heterogeneous job; salloc gives its shell no SLURM_JOB_NODELIST."""
+    slurm()
+    if is_batch:
+        monkeypatch.setenv("SLURM_JOB_NODELIST", "n1")
+    monkeypatch.setenv("SLURM_JOB_NODELIST_HET_GROUP_0", "n1")
+    monkeypatch.setenv("SLURM_JOB_NODELIST_HET_GROUP_1", "n[2-3]")
+    assert node_names(("n1",)) == {"n1": "n1"}
+    with pytest.raises(UserError, match=r"n3: in component 1 .* in component 0 \(n1\)") as refused:
+        node_names(("n1", "n3"))
+    assert "--launcher openmpi" in refused.value.fix
 
 
 def test_two_names_of_one_node_are_refused(slurm: Callable[..., Path]) -> None:
