@@ -43,6 +43,11 @@ def read_platform(path: Path) -> ET.Element:
             f"{path}: a platform of version {version[:20]}, and SimGrid reads 4 and 4.1",
             f"update it in place: simgrid_update_xml {path}",
         )
+    if (include := root.find(".//include")) is not None:
+        raise UserError(
+            f"{path}: <include file='{str(include.get('file'))[:60]}'>: SimGrid reads no other file since 3.18",
+            "write that file's elements in its place",
+        )
     return root
 
 

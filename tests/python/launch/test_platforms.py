@@ -50,6 +50,14 @@ def test_an_old_version_is_named_with_the_command_that_updates_it(tmp_path: Path
         platform_hosts(path)
 
 
+def test_hosts_of_an_included_file_are_not_left_out(tmp_path: Path) -> None:
+    path = write(
+        tmp_path, '<zone id="a" routing="Full"><include file="b.xml"/><host id="h" speed="1Gf"/></zone>'
+    )
+    with pytest.raises(UserError, match=r"include file='b\.xml'.*: SimGrid reads no other file since 3\.18"):
+        platform_hosts(path)
+
+
 def test_a_platform_without_a_host_or_a_speed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no host, cluster, cabinet or peer in it"):
         platform_hosts(write(tmp_path, '<zone id="a" routing="Full"/>'))
