@@ -70,6 +70,11 @@ def _of_file(path: Path) -> Topology:
         root = ElementTree.fromstring(read_text(path, MACHINE))
         if root.tag != "topology":
             raise UserError(f"{path}: not {MACHINE.name}: <{root.tag}>", MACHINE.fix)
+        if (machines := len(_objects(root, "Machine"))) > 1:
+            raise UserError(
+                f"{path}: {machines} machines in it, as hwloc 1 joins those of a cluster",
+                "give the file of one: lstopo FILE.xml there",
+            )
         machine = next(root.iter("object")).attrib
         units = {int(unit.attrib["os_index"]) for unit in _objects(root, "PU")}
         units &= _allowed(machine.get("allowed_cpuset", EVERY), units)

@@ -94,6 +94,12 @@ def test_what_the_machine_does_not_allow_is_left_out(
         (machine_xml("3.0", ""), "no NUMA node with processors"),
         ("<platform version='4.1'/>", "a SimGrid platform, not an hwloc XML"),
         ("numa:2", "not XML"),
+        (
+            '<topology><object type="System">'
+            + 2 * f'<object type="Machine">{UNITS}</object>'
+            + "</object></topology>",
+            "2 machines in it",
+        ),
     ],
 )
 def test_another_file_is_refused(content: str, message: str, tmp_path: Path) -> None:
