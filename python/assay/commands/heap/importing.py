@@ -22,7 +22,8 @@ def prepare_import(verbs: Verbs) -> None:
         "import",
         help="read a file of heaptrack",
         description="Makes a run from a file of heaptrack. Lifetimes are then estimates; threads and call times "
-        "are unknown. Of a file without its end nothing is judged as never freed, and the exit code is 2.",
+        "are unknown. Of a file without its end nothing is judged as never freed, and the exit code is 2; so it is "
+        "for a file without an allocation.",
         examples=[
             Example("assay heap import heaptrack.solver.4711.zst", needs="a file"),
             Example("assay heap import heaptrack.solver.4711.zst -o solver", needs="a file"),
@@ -45,5 +46,7 @@ def import_profile(args: argparse.Namespace) -> int:
         raise
     if any(profile.trace.cut_off for profile in Profiles(session.run.path).processes):
         session.ended_early = f"{args.file.name} lacks its end, so what was not freed in it is not judged"
+    elif not any(profile.totals.count for profile in Profiles(session.run.path).processes):
+        session.ended_early = f"{args.file.name} has no allocation in it, so nothing is judged"
     conclude(session, sources=args.sources)
     return EXIT_UNUSABLE if session.ended_early else EXIT_PASS

@@ -69,6 +69,13 @@ def test_nothing_is_a_leak_in_a_file_that_lacks_its_end(tmp_path: Path, cut: str
     assert profile.trace.cut_off and not profile.process.complete and profile.totals.count == 2
 
 
+def test_a_file_without_an_allocation_does_not_pass(tmp_path: Path) -> None:
+    """heaptrack_interpret writes such a file where it understands no module of the program."""
+    done = import_file(tmp_path, b"v 10300 3\nX 2 ls\nI 1000 3e8\nc 1\nR 100\n# strings: 0\n# ips: 0\n")
+    assert done.returncode == 2
+    assert "INCONCLUSIVE" in done.stdout and "has no allocation in it" in done.stdout
+
+
 @pytest.mark.parametrize(
     "text, problem",
     [
