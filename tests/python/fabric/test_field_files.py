@@ -58,6 +58,19 @@ def test_a_node_that_did_not_answer_makes_the_file_incomplete(
     assert read_fabric(path).hosts == 2
 
 
+def test_an_adapter_without_a_cable_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """ibnetdiscover lists the adapter that it begins at, be it plugged or not."""
+    path = tmp_path / "net.txt"
+    lone = f'# Topology file\nvendid=0x2c9\nCa\t1 "H-{9:016x}"\t\t# "n9 HCA-1"\n'
+    path.write_text(lone)
+    with pytest.raises(UserError, match="no cable in it, only the adapter n9 HCA-1") as refused:
+        read_fabric(path)
+    assert "-C mlx5_1" in refused.value.fix
+    path.write_text(switch_and_two_hosts() + lone)
+    assert read_fabric(path).hosts == 2
+    assert capsys.readouterr().err == f"note: {path}: adapters without a cable left out: n9 HCA-1\n"
+
+
 def test_lids_of_an_lmc_belong_to_one_port(tmp_path: Path) -> None:
     path = tmp_path / "net.txt"
     path.write_text(switch_and_two_hosts("lid 4 lmc 2", "lid 6 lmc 0"))

@@ -14,9 +14,10 @@ import re
 from pathlib import Path
 
 from assay.fabric.read.cables import FabricBuilder, Node
-from assay.fabric.read.text import MESSAGE, LineReader, is_harmless
+from assay.fabric.read.text import MESSAGE, LineReader, clean, is_harmless
 from assay.fabric.topology import Fabric
 from assay.records.foreign.leading import HARMLESS
+from assay.records.notes import tell
 
 _NODE = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,5})\s+"([SHR])-([0-9a-fA-F]{1,16})"\s*(?:#\s*"(.*)")?([^"]*)$')
 _END = re.compile(
@@ -27,6 +28,7 @@ _LID = re.compile(r"\blid ([0-9]{1,6})\b")
 _LMC = re.compile(r"\blmc ([0-7])\b")
 _RATE = re.compile(r"\b([0-9]{1,2})x([A-Z]+[0-9]*)\b(?!.*\")")
 _ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=0x[0-9a-fA-F]+")
+SHOWN = 8  # adapters in a note
 _OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b|Hostname: ")  # headings of ibnetdiscover -g
 
 
@@ -45,6 +47,7 @@ def read(path: Path) -> Fabric:
     text = LineReader(path)
     cables = FabricBuilder(text)
     kind, guid, name, ports = "", 0, "", 0
+    idle: dict[int, str] = {}  # adapters without a cable, by GUID
     for number, line in text:
         line = line.strip()  # copied out of a page or a mail, it is indented
         if not line or line.startswith("#") or _ATTRIBUTE.match(line) or _OTHER.match(line):
@@ -54,6 +57,8 @@ def read(path: Path) -> Fabric:
             name, ports = match[5] or "", int(match[2])
             if kind == "Switch":
                 cables.add_switch(guid, name, ports, _lid(match[6]), number, _lmc(match[6]))
+            else:
+                idle[guid] = clean(name) or f"{guid:#018x}"
             continue
         match = _END.fullmatch(line)
         if not match and is_harmless(text, number, line, "; without this line the rest is read as it is"):
@@ -65,8 +70,26 @@ def read(path: Path) -> Fabric:
         if not kind:
             text.refuse(number, "a port before the first switch or adapter", "is the file complete?")
         _read_end(text, cables, (kind, guid, name), match, number)
+        idle.pop(guid, None)
     _refuse_cut_line(cables)
-    return cables.build()
+    listed = ", ".join(list(idle.values())[:SHOWN]) + (
+        f" and {len(idle) - SHOWN} more" if len(idle) > SHOWN else ""
+    )
+    _refuse_without_cables(cables, listed)
+    fabric = cables.build()
+    if idle:
+        tell(f"{path}: adapters without a cable left out: {listed}")
+    return fabric
+
+
+def _refuse_without_cables(cables: FabricBuilder, idle: str) -> None:
+    """Raises UserError where there are only adapters: ibnetdiscover began at a port that is not plugged."""
+    if idle and not cables.ends:
+        cables.text.refuse(
+            cables.text.last,
+            f"no cable in it, only the adapter {idle}",
+            "ibnetdiscover began at a port without a link: name another (-C mlx5_1 -P 1, see ibstat)",
+        )
 
 
 def _refuse_cut_line(cables: FabricBuilder) -> None:
