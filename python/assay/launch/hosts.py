@@ -36,6 +36,7 @@ from assay.records.notes import tell
 EXAMPLE = "write it like 'client[1-3,10]' or 'a,b'"
 GROUPS_FILE = "see groups.conf of ClusterShell"
 NO_MATCH = "a pattern, and no host of ClusterShell's groups matches it"
+MAX_FIX = 200  # characters of a list to write: a longer one would be cut
 MAX_HOSTS = 100_000  # the largest machines have some ten thousand
 # A name that begins with "-" would be an option of the launcher, and other characters belong to its syntax. user@host
 # and an IPv6 address with a scope are allowed.
@@ -111,11 +112,14 @@ def _no_name(host: str, where: str, text: str) -> UserError:
     """Why a part of a list is no host. ``text``: the whole list."""
     words = host.split()
     if len(words) > 1 and all(_NAME.fullmatch(word) and not word.endswith(":") for word in words):
-        joined = re.sub(r"[\s,]+", ",", text.strip())
-        return UserError(f"{where}: blanks between names", f"write {joined[:200]}")
+        joined = ",".join(dict.fromkeys(word.strip(",") for word in text.split()))
+        return UserError(
+            f"{where}: blanks between names",
+            f"write {joined}" if len(joined) <= MAX_FIX else "write a comma between them",
+        )
     if bare := _BARE_RANGE.fullmatch(host):
-        if re.fullmatch(r"[\d,-]+", text):  # numbers of nodes, as Cobalt's
-            return UserError(f"{where}: '{host}' is a range without brackets", f"write [{text[:200]}]")
+        if re.fullmatch(r"[\d,-]+", text) and len(text) <= MAX_FIX:  # numbers of nodes, as Cobalt's
+            return UserError(f"{where}: '{host}' is a range without brackets", f"write [{text}]")
         return UserError(f"{where}: '{host}' is a range without brackets", f"write {bare[1]}[{bare[2]}]")
     return UserError(f"{where}: {host!r} is not the name of a host", EXAMPLE)
 
