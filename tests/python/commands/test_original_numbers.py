@@ -135,6 +135,32 @@ def test_of_a_json_whose_parts_differ_each_command_takes_its_own(tmp_path: Path)
         h5bench(["h5bench_read", str(write_json(tmp_path, entry("write"))), "x.h5"])
 
 
+@pytest.mark.parametrize("program", [["h5bench"], ["./install/bin/h5bench", "--debug", "-a"]])
+def test_the_command_line_of_the_script_of_h5bench_is_read(tmp_path: Path, program: list[str]) -> None:
+    path = str(write_json(tmp_path, entry("write"), entry("read")))
+    expected = {"timesteps": 2, "dim_1": 4096, "collective_data": True}
+    assert h5bench([*program, path]).params == expected
+    assert h5bench([*program, path, "TIMESTEPS=3"]).params == {**expected, "timesteps": 3}
+
+
+@pytest.mark.parametrize(
+    "command, problem, fix",
+    [
+        (["{}"], "is not a setting", "write --config {}"),
+        (["h5bench", "-f", "write", "{}"], "h5bench -f: not supported", "h5bench FILE.json"),
+        (["h5bench"], "not a command line of h5bench", "h5bench FILE.json"),
+        (["h5bench", "{}", "{}"], "not a command line of h5bench", "h5bench FILE.json"),
+    ],
+)
+def test_the_command_line_to_write_for_a_file_of_h5bench_is_given(
+    tmp_path: Path, command: list[str], problem: str, fix: str
+) -> None:
+    path = str(write_json(tmp_path, entry("write")))
+    with pytest.raises(UserError, match=problem) as refused:
+        h5bench([word.format(path) for word in command])
+    assert fix.format(path) in refused.value.fix
+
+
 @pytest.mark.parametrize(
     "entries, problem",
     [

@@ -24,7 +24,7 @@ DIM_3, EMULATED_COMPUTE_TIME_PER_TIMESTEP, CSV_FILE (as --h5bench-csv), BENCHMAR
 or IO_OPERATION=WRITE|READ (default: both), FILE (Assay's own: kept). NUM_PARTICLES changes nothing,
 as in h5bench: DIM_1 to DIM_3 count. Async I/O and compression are not measured.
 h5bench's command lines follow '--': h5bench_write CONFIG FILE, h5bench_read CONFIG FILE. Of a JSON
-each takes its own part."""
+each takes its own part; h5bench FILE.json measures what is in it."""
 
 SETTINGS = Wanted(
     "settings of h5bench", "give KEY=VALUE lines or h5bench's JSON", ("h5bench", "h5bench.json")
@@ -59,6 +59,8 @@ _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]+)?)(?: *| *s| +(ms|us|min))", re.IGNO
 
 
 H5BENCH_PROGRAMS = {"h5bench_write": "write", "h5bench_read": "read"}
+SETUP = "h5bench"  # the script that runs what a JSON says
+SETUP_OPTIONS = ("-a", "--abort-on-failure", "-d", "--debug", "-v", "--validate-mode")  # without effect here
 
 
 def h5bench(arguments: Sequence[str]) -> OriginalOptions:
@@ -68,7 +70,13 @@ def h5bench(arguments: Sequence[str]) -> OriginalOptions:
     for argument in _h5bench_settings(arguments):
         key, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
-            raise UserError(f"hdf5: '{argument}' is not a setting", "write KEY=VALUE, e.g. DIM_1=1M")
+            is_file = Path(argument).is_file()
+            raise UserError(
+                f"hdf5: '{argument}' is not a setting",
+                f"for a file of them write --config {argument}"
+                if is_file
+                else "write KEY=VALUE, e.g. DIM_1=1M",
+            )
         if key.upper() == "CSV_FILE":
             results = Path(value)
         else:
@@ -89,7 +97,12 @@ def h5bench(arguments: Sequence[str]) -> OriginalOptions:
 
 
 def _h5bench_settings(arguments: Sequence[str]) -> list[str]:
-    """The settings of a command line of h5bench (``h5bench_write CONFIG FILE``); other arguments unchanged."""
+    """The settings of a command line of h5bench (``h5bench_write CONFIG FILE``, ``h5bench FILE.json``), whose program
+    may be given by a path; other arguments unchanged."""
+    if arguments and Path(arguments[0]).name in (SETUP, *H5BENCH_PROGRAMS):
+        arguments = [Path(arguments[0]).name, *arguments[1:]]
+    if arguments and arguments[0] == SETUP:
+        return _of_setup(arguments[1:])
     program = next((argument for argument in arguments if argument in H5BENCH_PROGRAMS), None)
     if program is None:
         return list(arguments)
@@ -105,6 +118,18 @@ def _h5bench_settings(arguments: Sequence[str]) -> list[str]:
         f"BENCHMARK_TYPE={H5BENCH_PROGRAMS[program]}",
         f"FILE={positional[2]}",
     ]
+
+
+def _of_setup(arguments: Sequence[str]) -> list[str]:
+    option = next((x for x in arguments if x.startswith("-") and x not in SETUP_OPTIONS), "")
+    if option:
+        raise UserError(f"hdf5: {SETUP} {option}: not supported", f"{SETUP} FILE.json")
+    files = [argument for argument in arguments if "=" not in argument and not argument.startswith("-")]
+    if len(files) != 1:
+        raise UserError(
+            f"hdf5: {' '.join([SETUP, *files])}: not a command line of h5bench", f"{SETUP} FILE.json"
+        )
+    return [*h5bench_file(Path(files[0])), *(argument for argument in arguments if "=" in argument)]
 
 
 def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
