@@ -124,6 +124,7 @@ def test_a_text_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
             "ibnetdiscover -p",
         ),
         (b'Ca\t : 0x0000000000100002 ports 1 devid 0x1021 vendid 0x2c9 "n1 mlx5_0"\n', "ibnetdiscover -l"),
+        (b'0x0002 "sw"   4   18[  ] ==(     Down/ Polling)==>    [  ] "" ( )\n', "the output of iblinkinfo"),
         (
             b"sminfo: sm lid 1 sm guid 0x100001, activity count 5 priority 14 state 3\n",
             "the output of sminfo",

@@ -100,7 +100,7 @@ FABRIC = (
         "the output of ibnetdiscover -l",
         _lines(r"^(Ca|Switch|Router)\t : 0x[0-9a-f]+ ports [0-9]+ devid "),
     ),
-    Kind("iblinkinfo", "the output of iblinkinfo", _lines(r"^(CA|Switch): ?\S.*:$|==\( *[0-9]+X ")),
+    Kind("iblinkinfo", "the output of iblinkinfo", _lines(r"^(CA|Switch): ?\S.*:$|==\( *([0-9]+X |Down/)")),
     Kind(
         "ibhosts",
         "the output of ibhosts or ibswitches",
