@@ -76,6 +76,12 @@ def test_an_option_of_ior_without_a_counterpart_is_named(words: str, problem: st
     assert problem in str(refused.value)
 
 
+def test_long_names_of_options_of_ior_are_the_short_ones() -> None:
+    long = ior(["--collective", "--dataPacketType=random", "-t", "1m"])
+    assert long.params == ior(["-c", "-l", "r", "-t", "1m"]).params
+    assert (long.params["collective"], long.params["packet"]) == (True, "random")
+
+
 def test_mdtest_has_the_numbers_of_ior() -> None:
     assert mdtest(["/opt/bin/mdtest", "-n", "1k", "-w", "4kB", "-i", "2"]).params == {
         "items": 1024,

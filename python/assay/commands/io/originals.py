@@ -62,6 +62,7 @@ IOR_FLAGS = {
     "-e": "fsync", "-F": "file_per_process", "-g": "barriers", "-k": "keep", "-z": "random", "-p": "preallocate",
     "-Z": "reorder_random", "-E": "existing", "-Y": "fsync_each", "-V": "view",
 }  # fmt: skip
+IOR_LONG = {"-c": "--collective", "-l": "--dataPacketType"}  # of IOR 4
 IOR_VALUES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
     "-a": ("api", _mpiio), "-t": ("transfer", size), "-b": ("block", size), "-s": ("segments", non_negative_integer),
     "-i": ("repetitions", non_negative_integer), "-Q": ("task_offset", non_negative_integer),
@@ -173,12 +174,13 @@ def ior(arguments: Sequence[str]) -> OriginalOptions:
 def _ior_parser() -> argparse.ArgumentParser:
     parser = OriginalParser(prog="ior", add_help=False, allow_abbrev=False)
     for option, (name, read) in IOR_VALUES.items():
-        parser.add_argument(option, dest=name, type=read)
+        parser.add_argument(*filter(None, (option, IOR_LONG.get(option))), dest=name, type=read)
     for option, name in IOR_FLAGS.items():
         if option in IOR_TWICE:
             parser.add_argument(option, dest=name, action=_Once, nargs=0, default=False)
         else:
-            parser.add_argument(option, dest=name, action="store_true")
+            names = filter(None, (option, IOR_LONG.get(option)))
+            parser.add_argument(*names, dest=name, action="store_true")
     parser.add_argument("-O", dest="directives", action=_Directives)
     # Assay's records are complete at any verbosity. -A is a number that IOR prints.
     for option in IOR_ACCEPTED:
