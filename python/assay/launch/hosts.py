@@ -99,8 +99,16 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _refuse_hosts_of_a_job(text: str, where: str) -> None:
-    """Raises UserError for hosts as LSF ("4*n1:4*n2", "n1:n1:n2") and PBS ("n1/0*4+n2/1") print them for a job. "*"
-    would be a pattern, and "n1:n1:n2" one name."""
+    """Raises UserError for hosts as LSF ("4*n1:4*n2", "n1:n1:n2", "n1 4 n2 4") and PBS ("n1/0*4+n2/1") print them for a
+    job. "*" would be a pattern, "n1:n1:n2" one name, and a number of slots, too."""
+    words = text.split()
+    words = (
+        words[len(words) % 2 :] if words and words[0].isdigit() else words
+    )  # CCP_NODES begins with a number
+    if words and len(words) % 2 == 0 and all(map(str.isdigit, words[1::2])):
+        written = ",".join(dict.fromkeys(words[::2]))
+        if not re.search(r"[^\w.,-]|^\d+(,|$)", written) and len(written) <= MAX_FIX:
+            raise UserError(f"{where}: hosts of a job with their slots", f"write {written}")
     found = [match for part in re.split("[:+]", text) if (match := _JOB_HOST.fullmatch(part))]
     names = list(dict.fromkeys(match[1] for match in found))
     if len(found) <= text.count(":") + text.count("+") or text == names[0] or is_address(text):

@@ -114,7 +114,7 @@ def test_slots_of_a_file_are_understood_and_said(
         ("1-2,5", "'1-2' is a range without brackets; fix: write [1-2,5]"),
         ("n[1-2] n[5-6],n9", "blanks between names; fix: write n[1-2],n[5-6],n9"),
         ("server: n1", "'server: n1' is not the name of a host"),
-        ("3 N1 80 N2 80", "blanks between names"),
+        ("3 N1 80 N2 80", "hosts of a job with their slots; fix: write N1,N2"),
         ("n1:2:mlx5_0", "hosts:1: n1: the adapter 'mlx5_0' is not understood; fix: write n1, or its name"),
         ("n1,n2:ib0", "'n2:ib0' is not the name of a host"),
         ("n[01:50].x.org", "'[01:50]' is a range in another notation; fix: write n[01-50].x.org"),
@@ -218,6 +218,9 @@ def test_a_group_without_hosts_is_not_left_out(groups: None, text: str, problem:
     "text, fix",
     [
         ("n1/0*4+n2/0*4", "fix: write n1,n2"),
+        ("b-1.x 1 n1 40 n2 40 ", "hosts of a job with their slots; fix: write b-1.x,n1,n2"),
+        ("2 n1 80 n2 80", "hosts of a job with their slots; fix: write n1,n2"),
+        ("28 29", "blanks between names; fix: write 28,29"),
         ("n0101:4,n0102:4", "-w n0101:4: a number of slots; fix: write n0101"),
         ("[::1]:2", "write [::1]"),
     ],
