@@ -204,7 +204,9 @@ BENCHMARKS = (
         _lines(r"^(Connecting to host \S+, port|Server listening on |Client connecting to )"),
     ),
     Kind(
-        "iperf3 stream", "the JSON of iperf3", re.compile(r'\A\s*\{\s*"event"\s*:\s*"start"\s*,\s*"data"\s*:')
+        "iperf3 stream",
+        "the JSON of iperf3",
+        re.compile(r'\A\s*\{\s*"event"\s*:\s*"start"\s*,\s*"data"\s*:[^\n]*"version"\s*:\s*"iperf'),
     ),
     Kind(
         "nccl-tests",
@@ -218,7 +220,7 @@ BENCHMARKS = (
         _lines(r"^\[P2P \(Peer-to-Peer\) GPU Bandwidth Latency Test\]"),
     ),
     Kind(
-        "ucx_perftest", "the output of ucx_perftest", _lines(r"^\|[ |]+\| +(overhead|latency) \(usec\) +\|")
+        "ucx_perftest", "the output of ucx_perftest", _lines(r"^ *\|[ |]+\| +(overhead|latency) \(usec\) +\|")
     ),
     Kind(
         "ior output",
