@@ -14,7 +14,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <iterator>
 
 #include "storage/accelerator/errors.hpp"
@@ -95,23 +94,34 @@ void AcceleratedFile::leave_direct_route() {
     slot.route.store(Route::store, std::memory_order_release);
 }
 
-// Whether a write takes the direct route; then `blocks` has its blocks in the file. `logical`: its
-// first byte in the data of the view.
-bool AcceleratedFile::is_direct(std::int64_t logical, const FlatType& memory, std::int64_t bytes,
-                                BlockList& blocks) {
+// Appends the blocks of a part of the view's data in the file.
+void AcceleratedFile::list_blocks(std::int64_t logical, std::int64_t bytes, BlockList& blocks) {
+    const std::lock_guard guard(job_->lock());
+    append_blocks(*view_, displacement_, logical, bytes, blocks);
+}
+
+// Whether a write takes the direct route; then `blocks` has its blocks in the file. They are listed
+// in parts, so that a write with many small pieces leaves the route before all are listed.
+bool AcceleratedFile::is_direct(const Transfer& transfer, BlockList& blocks) {
     if (job_->store().file(slot_).route.load(std::memory_order_acquire) != Route::direct ||
-        !memory.decoded)
+        !transfer.memory->decoded)
         return false;
-    {
-        const std::lock_guard guard(job_->lock());
-        append_blocks(*view_, displacement_, logical, bytes, blocks);
+    const auto is_large = [](const Blocks& block) { return block.length >= min_piece; };
+    std::size_t complete = 0;  // blocks that the next part does not continue
+    for (std::int64_t done = 0; done < transfer.bytes; done += max_part) {
+        list_blocks(transfer.logical + done, std::min(transfer.bytes - done, max_part), blocks);
+        const auto& listed = blocks.blocks;
+        const bool last = done + max_part >= transfer.bytes;
+        if (last && listed.size() == 1 && listed.front().count == 1) return true;
+        const std::size_t end = last ? listed.size() : listed.size() - 1;
+        if (!std::all_of(listed.begin() + static_cast<std::ptrdiff_t>(complete),
+                         listed.begin() + static_cast<std::ptrdiff_t>(end), is_large)) {
+            leave_direct_route();
+            return false;
+        }
+        complete = end;
     }
-    const bool single = blocks.blocks.size() == 1 && blocks.blocks.front().count == 1;
-    const bool large = std::ranges::all_of(
-        blocks.blocks, [](const Blocks& block) { return block.length >= min_piece; });
-    if (single || large) return true;
-    leave_direct_route();
-    return false;
+    return true;
 }
 
 // Writes the data at `from` into the blocks. Returns an MPI error class. Data that were written
@@ -139,22 +149,22 @@ int AcceleratedFile::write_blocks(const BlockList& blocks, const char* from) {
     return MPI_SUCCESS;
 }
 
-int AcceleratedFile::write_directly(const BlockList& blocks, const char* buffer,
-                                    const FlatType& memory, std::int64_t bytes) {
-    std::vector<char> packed;
-    if (!memory.contiguous) {
-        packed.resize(static_cast<std::size_t>(bytes));
-        BlockList pieces;
-        append_blocks(memory, 0, 0, bytes, pieces);
-        char* to = packed.data();
-        for (const auto& piece : pieces.blocks)
-            for (std::int64_t k = 0; k < piece.count; ++k, to += piece.length)
-                std::memcpy(to, buffer + piece.begin + k * piece.stride,
-                            static_cast<std::size_t>(piece.length));
-        buffer = packed.data();
+int AcceleratedFile::write_directly(const Transfer& transfer, const BlockList& blocks,
+                                    const char* buffer) {
+    int code = MPI_SUCCESS;
+    if (transfer.memory->contiguous) {
+        code = write_blocks(blocks, buffer);
+    } else {
+        std::vector<char> packed(static_cast<std::size_t>(std::min(transfer.bytes, max_part)));
+        for (std::int64_t done = 0; done < transfer.bytes && !code; done += max_part) {
+            const std::int64_t part = std::min(transfer.bytes - done, max_part);
+            pack(*transfer.memory, buffer, done, part, packed.data());
+            BlockList blocks_of_part;
+            list_blocks(transfer.logical + done, part, blocks_of_part);
+            code = write_blocks(blocks_of_part, packed.data());
+        }
     }
-    const int code = write_blocks(blocks, buffer);
-    const auto length = static_cast<std::uint64_t>(bytes);
+    const auto length = static_cast<std::uint64_t>(transfer.bytes);
     const std::uint64_t before = direct_bytes_.fetch_add(length, std::memory_order_relaxed);
     if (before / writeback_bytes != (before + length) / writeback_bytes)
         sync_file_range(descriptor_->number(), 0, 0, SYNC_FILE_RANGE_WRITE);

@@ -30,11 +30,26 @@ int AcceleratedFile::check_transfer(TransferStart start, MPI_Count count, bool w
     return MPI_SUCCESS;
 }
 
+// Checks the transfer, finds its bytes and advances the file pointer. Returns an MPI error class.
+int AcceleratedFile::begin_transfer(TransferStart start, MPI_Count count, MPI_Datatype type,
+                                    bool writing, Transfer& transfer) {
+    int code = check_transfer(start, count, writing);
+    if (!code) {
+        transfer.memory = flatten(type);
+        if (__builtin_mul_overflow(transfer.memory->size, count, &transfer.bytes))
+            code = MPI_ERR_ARG;
+    }
+    if (!code) return advance_position(start, transfer.bytes, transfer.logical);
+    if (start.kind == PositionKind::ordered)
+        advance_position(start, 0, transfer.logical);  // collective: the other ranks call it too
+    return code;
+}
+
 // Sets `logical`, the first byte of the transfer in the data of the view, and advances the file
-// pointer. Returns an MPI error class.
+// pointer. Returns an MPI error class: MPI_ERR_ARG if no file can have the bytes.
 int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
                                       std::int64_t& logical) {
-    const std::int64_t etypes = (bytes + etype_ - 1) / etype_;
+    const std::int64_t etypes = bytes / etype_ + (bytes % etype_ != 0);
     std::int64_t first = 0;
     switch (start.kind) {
         case PositionKind::explicit_offset: first = start.offset; break;
@@ -51,15 +66,29 @@ int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
             if (rank_ == 0) before = 0;
             PMPI_Allreduce(&local_etypes, &all, 1, MPI_INT64_T, MPI_SUM, comm_);
             std::uint64_t base = 0;
-            if (rank_ == 0)
-                update_shared_file_pointer(all, false, base);  // rank 0's node holds the pointer
+            if (rank_ == 0) {  // its node holds the pointer
+                update_shared_file_pointer(all, false, base);
+                std::int64_t end = 0;
+                std::uint64_t ignored = 0;
+                if (__builtin_add_overflow(base, all, &end)) {
+                    update_shared_file_pointer(-all, false, ignored);
+                    base = ~0ull;  // an error of all ranks
+                }
+            }
             PMPI_Bcast(&base, 1, MPI_UINT64_T, 0, comm_);
-            first = static_cast<std::int64_t>(base) + before;
+            first = static_cast<std::int64_t>(base);
+            if (first >= 0) first += before;
             break;
         }
     }
-    logical = first * etype_;
-    return MPI_SUCCESS;
+    if (!__builtin_mul_overflow(first, etype_, &logical) && logical >= 0 &&
+        fits_in_file(*view_, displacement_, logical, bytes))
+        return MPI_SUCCESS;
+    // The pointer stays where it was.
+    std::uint64_t ignored = 0;
+    if (start.kind == PositionKind::individual) position_ -= etypes;
+    if (start.kind == PositionKind::shared) update_shared_file_pointer(-etypes, false, ignored);
+    return MPI_ERR_ARG;
 }
 
 // Adds `amount` to the shared file pointer, or sets it. `before`: its old value. In etypes.
@@ -82,7 +111,7 @@ int AcceleratedFile::update_shared_file_pointer(std::int64_t amount, bool set,
 //
 // These are locks of the open file description, because the MPI may close files of its own, which
 // would drop locks of the process. They are shifted by 2^62 bytes, because some MPIs lock the bytes
-// themselves and would wait for this lock.
+// themselves and would wait for this lock. All bytes from 2^62 on share the last one's lock.
 class AcceleratedFile::RangeLock {
 public:
     RangeLock(const AcceleratedFile& file, std::int64_t logical, std::int64_t bytes, short kind)
@@ -90,9 +119,12 @@ public:
         if (fd_ < 0) return;
         range_.l_type = kind;
         range_.l_whence = SEEK_SET;
-        const std::int64_t first = offset_of(*file.view_, file.displacement_, logical);
-        range_.l_start = (std::int64_t{1} << 62) + first;
-        range_.l_len = offset_of(*file.view_, file.displacement_, logical + bytes - 1) + 1 - first;
+        const std::int64_t first =
+            std::min(offset_of(*file.view_, file.displacement_, logical), shift - 1);
+        const std::int64_t last =
+            std::min(offset_of(*file.view_, file.displacement_, logical + bytes - 1), shift - 1);
+        range_.l_start = shift + first;
+        range_.l_len = last + 1 - first;
         while (fcntl(fd_, F_OFD_SETLKW, &range_) && !error_)
             if (errno != EINTR) error_ = errno;
     }
@@ -107,6 +139,7 @@ public:
     RangeLock& operator=(const RangeLock&) = delete;
 
 private:
+    static constexpr std::int64_t shift = std::int64_t{1} << 62;
     int fd_, error_ = 0;
     struct flock range_{};
 };
@@ -124,28 +157,25 @@ int AcceleratedFile::write(TransferStart start, const void* buffer, MPI_Count co
 
 int AcceleratedFile::write_data(TransferStart start, const void* buffer, MPI_Count count,
                                 MPI_Datatype type, MPI_Count* bytes_moved) {
-    std::int64_t logical = 0;
-    if (const int code = check_transfer(start, count, true)) {
-        if (start.kind == PositionKind::ordered)
-            advance_position(start, 0, logical);  // collective: the other ranks call it too
-        return code;
-    }
-    const auto memory = flatten(type);
-    const std::int64_t bytes = memory->size * count;
-    int code = advance_position(start, bytes, logical);
+    Transfer transfer;
+    int code = begin_transfer(start, count, type, true, transfer);
     if (code) return code;
+    const auto& [memory, bytes, logical] = transfer;
     if (bypass_) {
         const RangeLock lock(*this, logical, bytes, F_WRLCK);
         if (lock.code()) return lock.code();
         MPI_Status status;
+        const MPI_Offset offset = logical / etype_;
+        code = without_handler([&] {
 #if MPI_VERSION >= 4
-        code = PMPI_File_write_at_c(mpi_file_, logical / etype_, buffer, count, type, &status);
+            return PMPI_File_write_at_c(mpi_file_, offset, buffer, count, type, &status);
 #else
-        code = PMPI_File_write_at(mpi_file_, logical / etype_, buffer, static_cast<int>(count),
-                                  type, &status);
+            return PMPI_File_write_at(mpi_file_, offset, buffer, static_cast<int>(count), type,
+                                      &status);
 #endif
-    } else if (BlockList blocks; is_direct(logical, *memory, bytes, blocks)) {
-        code = write_directly(blocks, static_cast<const char*>(buffer), *memory, bytes);
+        });
+    } else if (BlockList blocks; is_direct(transfer, blocks)) {
+        code = write_directly(transfer, blocks, static_cast<const char*>(buffer));
     } else {
         std::lock_guard guard(job_->lock());
         const RangeLock lock(*this, logical, bytes, F_WRLCK);
@@ -165,8 +195,9 @@ int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
     const auto& slot = job_->store().file(slot_);
     std::vector<Record> records;
     for (std::int64_t done = 0; done < bytes;) {
-        const auto max_part = static_cast<std::int64_t>(writer.max_bytes());
-        std::int64_t part = std::min(bytes - done, max_part);
+        const auto max_bytes = static_cast<std::int64_t>(writer.max_bytes());
+        std::int64_t part = std::min(bytes - done, max_bytes);
+        if (!view_->contiguous) part = std::min(part, max_part);
         BlockList blocks;
         for (;; part = std::max<std::int64_t>(1, part / 2)) {
             blocks.blocks.clear();
@@ -182,12 +213,7 @@ int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
         if (memory.contiguous) {
             std::memcpy(to, buffer + done, static_cast<std::size_t>(part));
         } else {
-            BlockList pieces;
-            append_blocks(memory, 0, done, part, pieces);
-            for (const auto& piece : pieces.blocks)
-                for (std::int64_t k = 0; k < piece.count; ++k, to += piece.length)
-                    std::memcpy(to, buffer + piece.begin + k * piece.stride,
-                                static_cast<std::size_t>(piece.length));
+            pack(memory, buffer, done, part, to);
         }
         records.clear();
         std::uint64_t ring_offset = 0, end = 0;
@@ -250,28 +276,24 @@ int AcceleratedFile::read(TransferStart start, void* buffer, MPI_Count count, MP
     *bytes_moved = 0;
     synchronize_before_transfer(start);
     synchronize_after_transfer(start.collective);
-    std::int64_t logical = 0;
-    if (const int code = check_transfer(start, count, false)) {
-        if (start.kind == PositionKind::ordered)
-            advance_position(start, 0, logical);  // collective: the other ranks call it too
-        return code;
-    }
-    const auto memory = flatten(type);
-    const std::int64_t bytes = memory->size * count;
-    if (const int code = advance_position(start, bytes, logical)) return code;
+    Transfer transfer;
+    if (const int code = begin_transfer(start, count, type, false, transfer)) return code;
+    const auto& [memory, bytes, logical] = transfer;
     if (!memory->decoded && !bypass_) return MPI_ERR_UNSUPPORTED_OPERATION;
     if (bypass_) {
         const RangeLock lock(*this, logical, bytes, F_RDLCK);
         if (lock.code()) return lock.code();
         MPI_Status status;
+        const MPI_Offset offset = logical / etype_;
+        const int code = without_handler([&] {
 #if MPI_VERSION >= 4
-        const int code =
-            PMPI_File_read_at_c(mpi_file_, logical / etype_, buffer, count, type, &status);
+            return PMPI_File_read_at_c(mpi_file_, offset, buffer, count, type, &status);
 #else
-        const int code = PMPI_File_read_at(mpi_file_, logical / etype_, buffer,
-                                           static_cast<int>(count), type, &status);
+            return PMPI_File_read_at(mpi_file_, offset, buffer, static_cast<int>(count), type,
+                                     &status);
 #endif
-        PMPI_Get_elements_x(&status, MPI_BYTE, bytes_moved);
+        });
+        if (!code) PMPI_Get_elements_x(&status, MPI_BYTE, bytes_moved);
         return code;
     }
     std::lock_guard guard(job_->lock());
@@ -286,6 +308,27 @@ int AcceleratedFile::read(TransferStart start, void* buffer, MPI_Count count, MP
 
 int AcceleratedFile::read_blocks(std::int64_t logical, char* buffer, const FlatType& memory,
                                  std::int64_t bytes, MPI_Count& bytes_read) {
+    const bool contiguous = memory.contiguous && view_->contiguous;
+    const std::int64_t step = contiguous ? bytes : std::min(bytes, max_part);
+    std::vector<char> packed;
+    if (!memory.contiguous) packed.resize(static_cast<std::size_t>(step));
+    for (std::int64_t done = 0; done < bytes && bytes_read == done; done += step) {
+        MPI_Count part_read = 0;
+        char* to = memory.contiguous ? buffer + done : packed.data();
+        if (const int code =
+                read_part(logical + done, to, std::min(bytes - done, step), part_read)) {
+            bytes_read = 0;
+            return code;
+        }
+        if (!memory.contiguous) unpack(memory, buffer, done, part_read, packed.data());
+        bytes_read += part_read;
+    }
+    return MPI_SUCCESS;
+}
+
+// Reads up to the end of the file.
+int AcceleratedFile::read_part(std::int64_t logical, char* to, std::int64_t bytes,
+                               MPI_Count& bytes_read) {
     BlockList blocks;
     append_blocks(*view_, displacement_, logical, bytes, blocks);
     std::uint64_t furthest = 0;
@@ -294,9 +337,6 @@ int AcceleratedFile::read_blocks(std::int64_t logical, char* buffer, const FlatT
             std::max(furthest, static_cast<std::uint64_t>(
                                    block.begin + (block.count - 1) * block.stride + block.length));
     const std::uint64_t end = current_size(furthest);
-    std::vector<char> packed;
-    char* to = buffer;
-    if (!memory.contiguous) packed.resize(static_cast<std::size_t>(bytes)), to = packed.data();
     std::vector<RemoteRead> remote_reads;
     bool is_before_end = true;
     for (const auto& block : blocks.blocks)
@@ -307,26 +347,12 @@ int AcceleratedFile::read_blocks(std::int64_t logical, char* buffer, const FlatT
                 is_before_end = false;
                 break;
             }
-            if (const int code = read_range(begin, upto, to + bytes_read, remote_reads)) {
-                bytes_read = 0;
+            if (const int code = read_range(begin, upto, to + bytes_read, remote_reads))
                 return code;
-            }
             bytes_read += static_cast<std::int64_t>(upto - begin);
             is_before_end = upto == begin + static_cast<std::uint64_t>(block.length);
         }
-    if (const int code = fetch_remote(remote_reads)) {
-        bytes_read = 0;
-        return code;
-    }
-    if (memory.contiguous || !bytes_read) return MPI_SUCCESS;
-    BlockList pieces;
-    append_blocks(memory, 0, 0, bytes_read, pieces);
-    const char* from = packed.data();
-    for (const auto& piece : pieces.blocks)
-        for (std::int64_t k = 0; k < piece.count; ++k, from += piece.length)
-            std::memcpy(buffer + piece.begin + k * piece.stride, from,
-                        static_cast<std::size_t>(piece.length));
-    return MPI_SUCCESS;
+    return fetch_remote(remote_reads);
 }
 
 // Adds the writes of other ranks to the directory, as far as the visibility setting requires it

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,14 @@ public:
 
 private:
     class RangeLock;
+    // The memory's type, the bytes, and the first of them in the data of the view.
+    struct Transfer {
+        std::shared_ptr<const FlatType> memory;
+        std::int64_t bytes = 0, logical = 0;
+    };
+    // Bytes. What is not contiguous is transferred in parts, so that neither copies nor lists of
+    // blocks need more memory however large the transfer is.
+    static constexpr std::int64_t max_part = 16 << 20;
     AcceleratedFile() = default;
     int wait_for_other_jobs();
     bool acquire_resources(int mode, bool in_world);
@@ -94,22 +103,24 @@ private:
     int check_transfer(TransferStart start, MPI_Count count, bool writing) const;
     int check_resize(MPI_Offset size) const;
     int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
+    int begin_transfer(TransferStart start, MPI_Count count, MPI_Datatype type, bool writing,
+                       Transfer& transfer);
     int write_data(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,
                    MPI_Count* bytes_moved);
     bool may_write_directly() const;
     void choose_route();
     void join_route();
     void leave_direct_route();
-    bool is_direct(std::int64_t logical, const FlatType& memory, std::int64_t bytes,
-                   BlockList& blocks);
-    int write_directly(const BlockList& blocks, const char* buffer, const FlatType& memory,
-                       std::int64_t bytes);
+    void list_blocks(std::int64_t logical, std::int64_t bytes, BlockList& blocks);
+    bool is_direct(const Transfer& transfer, BlockList& blocks);
+    int write_directly(const Transfer& transfer, const BlockList& blocks, const char* buffer);
     int write_blocks(const BlockList& blocks, const char* from);
     int write_to_store(std::int64_t logical, const char* buffer, const FlatType& memory,
                        std::int64_t bytes);
     void note_stored(const Record& record);
     int read_blocks(std::int64_t logical, char* buffer, const FlatType& memory, std::int64_t bytes,
                     MPI_Count& bytes_read);
+    int read_part(std::int64_t logical, char* to, std::int64_t bytes, MPI_Count& bytes_read);
     int read_range(std::uint64_t begin, std::uint64_t end, char* to,
                    std::vector<RemoteRead>& remote_reads);
     int read_file_system(std::uint64_t begin, std::uint64_t end, char* to) const;
@@ -132,6 +143,19 @@ private:
     int update_shared_file_pointer(std::int64_t amount, bool set, std::uint64_t& before);
     void synchronize_before_transfer(TransferStart start);
     void synchronize_after_transfer(bool collective);
+    // Calls a function of the MPI library without the file's error handler: raise() calls it, and
+    // some MPIs return success after they have called it.
+    template <class Function>
+    int without_handler(Function function) {
+        const std::lock_guard guard(handler_lock_);
+        MPI_Errhandler handler;
+        PMPI_File_get_errhandler(mpi_file_, &handler);
+        PMPI_File_set_errhandler(mpi_file_, MPI_ERRORS_RETURN);
+        const int code = function();
+        PMPI_File_set_errhandler(mpi_file_, handler);
+        PMPI_Errhandler_free(&handler);
+        return code;
+    }
 
     Job* job_ = nullptr;
     MPI_Comm comm_ = MPI_COMM_NULL;
@@ -141,8 +165,9 @@ private:
     bool has_all_nodes_ = true;     // each node of the job has a rank of the communicator
     bool is_first_of_node_ = true;  // no lower rank of the communicator is on this node
     MPI_File mpi_file_ = MPI_FILE_NULL;
-    SharedDescriptor descriptor_;  // for all access to the file system
-    int lock_fd_ = -1;             // opened again for file locks
+    std::recursive_mutex handler_lock_;  // of mpi_file_'s error handler, which may do I/O itself
+    SharedDescriptor descriptor_;        // for all access to the file system
+    int lock_fd_ = -1;                   // opened again for file locks
     int mode_ = 0;
     bool atomic_ = false, bypass_ = false;
     bool until_memory_ = false;  // sync and close wait for the background drain only

@@ -16,7 +16,9 @@
 namespace assay::storage {
 
 int AcceleratedFile::raise(int code) {
-    if (code) PMPI_File_call_errhandler(mpi_file_, code);
+    if (!code) return code;
+    const std::lock_guard guard(handler_lock_);
+    PMPI_File_call_errhandler(mpi_file_, code);
     return code;
 }
 
@@ -35,7 +37,7 @@ void AcceleratedFile::synchronize() {
 }
 
 int AcceleratedFile::sync() {
-    if (bypass_) return PMPI_File_sync(mpi_file_);
+    if (bypass_) return without_handler([&] { return PMPI_File_sync(mpi_file_); });
     synchronize();
     if (mode_ & MPI_MODE_RDONLY)
         return MPI_ERR_READ_ONLY;  // as ROMIO; the ranks have met all the same
@@ -144,15 +146,17 @@ int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_D
     std::uint64_t shared = 0;
     const bool is_sequential = mode_ & MPI_MODE_SEQUENTIAL;
     // The ranks' displacements may differ, so one that is wrong does not end the call of its rank.
-    const bool is_valid = (displacement == MPI_DISPLACEMENT_CURRENT) == is_sequential;
+    const bool is_valid =
+        is_sequential ? displacement == MPI_DISPLACEMENT_CURRENT : displacement >= 0;
     if (is_sequential) {
         if (rank_ == 0) update_shared_file_pointer(0, false, shared);
         PMPI_Bcast(&shared, 1, MPI_UINT64_T, 0, comm_);
         displacement = offset_of(*view_, displacement_, static_cast<std::int64_t>(shared) * etype_);
     }
-    const int code = is_valid ? PMPI_File_set_view(mpi_file_, displacement, etype, filetype,
-                                                   representation, info)
-                              : MPI_ERR_ARG;
+    const auto set = [&] {
+        return PMPI_File_set_view(mpi_file_, displacement, etype, filetype, representation, info);
+    };
+    const int code = is_valid ? without_handler(set) : MPI_ERR_ARG;
     const int worst = worst_error_class(comm_, code);
     if (code || worst) return code ? code : MPI_ERR_NOT_SAME;
     const auto view = flatten(filetype);
@@ -239,8 +243,8 @@ int AcceleratedFile::seek(MPI_Offset offset, int whence) {
     else if (whence == MPI_SEEK_END) {
         if (const int code = end_of_view(base)) return code;
     } else if (whence != MPI_SEEK_SET) return MPI_ERR_ARG;
-    if (base + offset < 0) return MPI_ERR_ARG;
-    position_ = base + offset;
+    if (__builtin_add_overflow(base, offset, &base) || base < 0) return MPI_ERR_ARG;
+    position_ = base;
     return MPI_SUCCESS;
 }
 
@@ -258,8 +262,8 @@ int AcceleratedFile::seek_shared(MPI_Offset offset, int whence) {
             update_shared_file_pointer(0, false, before);
             base = static_cast<std::int64_t>(before);
         }
-        if (!code && base + offset < 0) code = MPI_ERR_ARG;
-        if (!code) update_shared_file_pointer(base + offset, true, before);
+        if (!code && (__builtin_add_overflow(base, offset, &base) || base < 0)) code = MPI_ERR_ARG;
+        if (!code) update_shared_file_pointer(base, true, before);
     }
     PMPI_Bcast(&code, 1, MPI_INT, 0, comm_);
     return code;
@@ -286,8 +290,11 @@ int AcceleratedFile::get_info(MPI_Info* info) const {
 }
 
 int AcceleratedFile::get_byte_offset(MPI_Offset offset, MPI_Offset* displacement) const {
-    if (offset < 0) return MPI_ERR_ARG;
-    *displacement = offset_of(*view_, displacement_, offset * etype_);
+    std::int64_t logical = 0, found = 0;
+    if (offset < 0 || __builtin_mul_overflow(offset, etype_, &logical) ||
+        !find_offset(*view_, displacement_, logical, found))
+        return MPI_ERR_ARG;
+    *displacement = found;
     return MPI_SUCCESS;
 }
 

@@ -6,7 +6,8 @@
 //
 //   mpiio FOLDER [standard | visibility | NAME]
 //
-// "forbidden-calls" (modes.cpp) runs by its name only: ROMIO waits for ever in one of its calls.
+// Some run by their names only: "forbidden-calls" (modes.cpp), because ROMIO waits for ever in one
+// of its calls, and those that test what the MPIs do not promise, or that need much memory.
 #include "mpiio/check.hpp"
 
 #include <sys/stat.h>
@@ -15,7 +16,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "mpiio/errors.hpp"
 #include "mpiio/modes.hpp"
+#include "mpiio/types.hpp"
 #include "mpiio/visibility.hpp"
 
 namespace {
@@ -468,6 +471,31 @@ void larger_than_store() {
     if (rank == 0) unlink(path("much").c_str());
 }
 
+// The hints that the user gave are those of the file. ROMIO has one node for collective buffers on
+// one host.
+void hints() {
+    MPI_Info given, found;
+    MPI_Info_create(&given);
+    const std::pair<const char*, const char*> hints[] = {{"cb_nodes", "1"},
+                                                         {"cb_buffer_size", "1048576"},
+                                                         {"romio_cb_write", "enable"},
+                                                         {"romio_ds_write", "disable"}};
+    for (const auto& [key, value] : hints) MPI_Info_set(given, key, value);
+    MPI_File file = MPI_FILE_NULL;
+    EXPECT(MPI_File_open(MPI_COMM_WORLD, path("hints").c_str(), read_write_create, given, &file) ==
+           MPI_SUCCESS);
+    MPI_Info_free(&given);
+    EXPECT(MPI_File_get_info(file, &found) == MPI_SUCCESS);
+    for (const auto& [key, value] : hints) {
+        char text[MPI_MAX_INFO_VAL] = "";
+        int is_set = 0;
+        MPI_Info_get(found, key, MPI_MAX_INFO_VAL - 1, text, &is_set);
+        EXPECT(is_set && std::string(text) == value);
+    }
+    MPI_Info_free(&found);
+    MPI_File_close(&file);
+}
+
 const std::vector<Case> standard_cases = {{"explicit-offsets", explicit_offsets},
                                           {"strided-view", strided_view},
                                           {"subarrays", subarrays},
@@ -483,7 +511,9 @@ const std::vector<Case> standard_cases = {{"explicit-offsets", explicit_offsets}
                                           {"atomic-mode", atomic_mode},
                                           {"large-offsets", large_offsets},
                                           {"several-files", several_files},
-                                          {"larger-than-store", larger_than_store}};
+                                          {"larger-than-store", larger_than_store},
+                                          {"hints", hints},
+                                          error_handler};
 
 }  // namespace
 
@@ -494,10 +524,15 @@ int main(int argc, char** argv) {
     folder = argv[1];
     const std::string selected = argc > 2 ? argv[2] : "";
     std::vector<Case> cases;
-    if (selected != "visibility") cases = standard_cases;
+    if (selected != "visibility") {
+        cases = standard_cases;
+        cases.insert(cases.end(), type_cases.begin(), type_cases.end());
+    }
     if (selected != "standard")
         cases.insert(cases.end(), visibility_cases.begin(), visibility_cases.end());
-    if (selected == forbidden_calls.name) cases = {forbidden_calls};
+    for (const Case& by_name :
+         {forbidden_calls, little_memory, two_gigabytes, largest_offsets, errors_of_the_mpi})
+        if (selected == by_name.name) cases = {by_name};
     for (const auto& test_case : cases) {
         if (!selected.empty() && selected != "standard" && selected != "visibility" &&
             selected != test_case.name)

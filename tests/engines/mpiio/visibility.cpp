@@ -83,6 +83,77 @@ void end_after_barrier() {
     MPI_File_close(&file);
 }
 
+// Each open with MPI_MODE_APPEND begins at the end that the ranks have written before, on whichever
+// node; the ranks append in turn, or together in their order.
+void appended() {
+    constexpr int n = 1000, rounds = 6;
+    for (int round = 0; round < rounds; ++round) {
+        const MPI_Offset end = MPI_Offset{4} * n * (round / 2 * (size + 1) + round % 2);
+        MPI_File file = open_file("append", MPI_MODE_WRONLY | MPI_MODE_CREATE | MPI_MODE_APPEND);
+        MPI_Offset position = -1, shared_position = -1;
+        MPI_File_get_position(file, &position);
+        MPI_File_get_position_shared(file, &shared_position);
+        EXPECT(position == end && shared_position == end);
+        MPI_Barrier(MPI_COMM_WORLD);
+        const int first = static_cast<int>(end / 4) + (round % 2 ? n * rank : 0);
+        const auto written = consecutive(n, first);
+        if (round % 2) MPI_File_write_ordered(file, written.data(), n, MPI_INT, MPI_STATUS_IGNORE);
+        else if (rank == round / 2 % size)
+            MPI_File_write(file, written.data(), n, MPI_INT, MPI_STATUS_IGNORE);
+        MPI_File_close(&file);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    EXPECT(read_back("append") == consecutive(rounds / 2 * (size + 1) * n, 0));
+}
+
+// A size that is set through one handle is that of another, after a synchronization.
+void cut_by_another_handle() {
+    constexpr int n = 4000;
+    MPI_File writer = open_file("cut"), reader = open_file("cut");
+    const auto written = consecutive(n, rank * n);
+    MPI_File_write_at_all(writer, MPI_Offset{4} * rank * n, written.data(), n, MPI_INT,
+                          MPI_STATUS_IGNORE);
+    const auto sync_both = [&] {
+        MPI_File_sync(writer);
+        MPI_File_sync(reader);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_File_sync(reader);
+        MPI_File_sync(writer);
+    };
+    std::vector<int> read(static_cast<std::size_t>(n * size));
+    const auto check = [&](int ints) {
+        MPI_Offset bytes = -1;
+        MPI_File_get_size(reader, &bytes);
+        EXPECT(bytes == MPI_Offset{4} * ints);
+        MPI_File_seek(reader, 0, MPI_SEEK_END);
+        MPI_File_get_position(reader, &bytes);
+        EXPECT(bytes == MPI_Offset{4} * ints);
+        MPI_Status status;
+        EXPECT(MPI_File_read_at(reader, 0, read.data(), n * size, MPI_INT, &status) == MPI_SUCCESS);
+        EXPECT(count_of(status) == ints);
+        EXPECT(
+            std::equal(read.begin(), read.begin() + std::min(n, ints), consecutive(n, 0).begin()));
+    };
+    sync_both();
+    check(n * size);
+    sync_both();  // no rank cuts before all have read
+    EXPECT(MPI_File_set_size(writer, MPI_Offset{4} * 100) == MPI_SUCCESS);
+    sync_both();
+    check(100);
+    // What is cut off stays zero when the file grows again.
+    sync_both();
+    EXPECT(MPI_File_set_size(writer, MPI_Offset{4} * 200) == MPI_SUCCESS);
+    sync_both();
+    MPI_Status status;
+    EXPECT(MPI_File_read_at(reader, 0, read.data(), n, MPI_INT, &status) == MPI_SUCCESS);
+    EXPECT(count_of(status) == 200 && std::all_of(read.begin() + 100, read.begin() + 200,
+                                                  [](int value) { return value == 0; }));
+    MPI_File_close(&reader);
+    MPI_File_close(&writer);
+    MPI_Barrier(MPI_COMM_WORLD);
+    EXPECT(read_back("cut").size() == 200);
+}
+
 // The ranks communicate only by collective transfers. Each is complete on all ranks before the
 // next.
 void visible_after_collective() {
@@ -275,6 +346,8 @@ void random_histories() {
 const std::vector<Case> visibility_cases = {{"visible-after-message", visible_after_message},
                                             {"visible-after-barrier", visible_after_barrier},
                                             {"end-after-barrier", end_after_barrier},
+                                            {"appended", appended},
+                                            {"cut-by-another-handle", cut_by_another_handle},
                                             {"visible-after-collective", visible_after_collective},
                                             {"overwritten-unread", overwritten_unread},
                                             {"lengths", lengths},

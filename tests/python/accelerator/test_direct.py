@@ -14,7 +14,7 @@ from mpi_programs import PROGRAMS, ROOT, accelerated, mpi_command, run
 pytestmark = pytest.mark.programs
 
 BLOCK, TRANSFERS, RANKS = 65536, 16, 2
-STANDARD, VISIBILITY = 16, 8  # cases of tests/engines/mpiio
+STANDARD, VISIBILITY = 20, 10  # cases of tests/engines/mpiio
 
 
 def ior(
@@ -154,6 +154,14 @@ def test_direct_writes_pass_all_mpiio_cases(mpi: str, data: Path, shm: Path) -> 
     assert result.returncode == 0 and len(outcomes) == STANDARD + VISIBILITY, result.stdout + result.stderr
     assert not [name for state, name in outcomes if state == "bad"]
     assert list(shm.iterdir()) == []
+
+
+@pytest.mark.parametrize("case", ["largest-offsets", "little-memory"])
+@pytest.mark.parametrize("mpi", TESTED)
+def test_direct_writes_pass_what_the_mpis_do_not(mpi: str, case: str, data: Path, shm: Path) -> None:
+    env = accelerated(mpi, shm, ASSAY_IO_DIRECT="1")
+    result = run(mpi_command(mpi, 2, [str(PROGRAMS / f"mpiio-{mpi}"), str(data), case], env))
+    assert result.stdout == f"ok {case}\n", result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("seed", ["1", *later("2", "3", "4")])
