@@ -165,9 +165,9 @@ private:
     bool has_all_nodes_ = true;     // each node of the job has a rank of the communicator
     bool is_first_of_node_ = true;  // no lower rank of the communicator is on this node
     MPI_File mpi_file_ = MPI_FILE_NULL;
-    std::recursive_mutex handler_lock_;  // of mpi_file_'s error handler, which may do I/O itself
-    SharedDescriptor descriptor_;        // for all access to the file system
-    int lock_fd_ = -1;                   // opened again for file locks
+    std::mutex handler_lock_;      // while mpi_file_ has not the program's error handler
+    SharedDescriptor descriptor_;  // for all access to the file system
+    int lock_fd_ = -1;             // opened again for file locks
     int mode_ = 0;
     bool atomic_ = false, bypass_ = false;
     bool until_memory_ = false;  // sync and close wait for the background drain only

@@ -17,7 +17,10 @@ namespace assay::storage {
 
 int AcceleratedFile::raise(int code) {
     if (!code) return code;
-    const std::lock_guard guard(handler_lock_);
+    // Not locked during the call: a handler may do I/O, or leave it by an exception.
+    {
+        const std::lock_guard wait_until_it_is_set(handler_lock_);
+    }
     PMPI_File_call_errhandler(mpi_file_, code);
     return code;
 }
