@@ -235,7 +235,7 @@ BENCHMARKS = (
     ),
     Kind("io500", "the output of IO500", _lines(r"^IO500 version |^\[RESULT\] +[\w-]+ +[0-9.]+ \w+/")),
     Kind("mdtest output", "the output of mdtest", _lines(r"^mdtest-\S+ was launched with ")),
-    Kind("fio", "the JSON of fio", _lines(r'^\s*\{\s*"fio version"\s*:')),  # its notes come before
+    Kind("fio", "the JSON of fio", _lines(r'^[ \t]*\{\s*"fio version"\s*:')),  # its notes come before
     Kind("fio terse", "the terse output of fio", _lines(r"^[2-5];fio-[0-9]+\.[^;\n]*;")),
     Kind("elbencho", "the output of elbencho", _lines(r"^OPERATION +RESULT TYPE +FIRST DONE ")),
     Kind("fio text", "the text of fio", _lines(r"^\S.*: \(g=[0-9]+\): rw=|^fio-[0-9]+\.[0-9.]+[ \t\r]*$")),
