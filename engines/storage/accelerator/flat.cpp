@@ -207,8 +207,7 @@ Flat subarray(const TypeContents& contents, Flat inner, std::int64_t pitch) {
     const int n = static_cast<int>(contents.integers[0]);
     const auto* sizes = &contents.integers[1];
     const auto *subsizes = sizes + n, *starts = sizes + 2 * n;
-    const bool c_order = contents.integers[static_cast<std::size_t>(1 + 3 * n)] == MPI_ORDER_C;
-    for (const int k : dimensions_in_order(n, c_order)) {
+    for (const int k : dimensions_in_order(n, sizes[3 * n] == MPI_ORDER_C)) {
         FlatBuilder line;
         line.add(inner, starts[k] * pitch, pitch, subsizes[k]);
         inner = line.finish();

@@ -46,7 +46,7 @@ void strided_buffers() {
             std::vector<int> buffer(static_cast<std::size_t>(rows) * pitch, -1);
             for (int k = 0; k < rows; ++k)
                 for (int column = 0; column < row; ++column)
-                    buffer[static_cast<std::size_t>(k * pitch + column)] =
+                    buffer[static_cast<std::size_t>(k) * pitch + static_cast<std::size_t>(column)] =
                         value(of_rank, k, column);
             return buffer;
         };
