@@ -113,7 +113,7 @@ bool AcceleratedFile::is_direct(const Transfer& transfer, BlockList& blocks) {
         const auto& listed = blocks.blocks;
         const bool last = done + max_part >= transfer.bytes;
         if (last && listed.size() == 1 && listed.front().count == 1) return true;
-        const std::size_t end = last ? listed.size() : listed.size() - 1;
+        const std::size_t end = last || listed.empty() ? listed.size() : listed.size() - 1;
         if (!std::all_of(listed.begin() + static_cast<std::ptrdiff_t>(complete),
                          listed.begin() + static_cast<std::ptrdiff_t>(end), is_large)) {
             leave_direct_route();

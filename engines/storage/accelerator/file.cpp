@@ -81,14 +81,19 @@ int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
             break;
         }
     }
-    if (!__builtin_mul_overflow(first, etype_, &logical) && logical >= 0 &&
-        fits_in_file(*view_, displacement_, logical, bytes))
+    if (!__builtin_mul_overflow(first, etype_, &logical) && logical >= 0 && fits(logical, bytes))
         return MPI_SUCCESS;
-    // The pointer stays where it was.
+    // The pointer stays where it was, but that of ordered transfers moves if other ranks' bytes
+    // fit.
     std::uint64_t ignored = 0;
     if (start.kind == PositionKind::individual) position_ -= etypes;
     if (start.kind == PositionKind::shared) update_shared_file_pointer(-etypes, false, ignored);
     return MPI_ERR_ARG;
+}
+
+bool AcceleratedFile::fits(std::int64_t logical, std::int64_t bytes) {
+    const std::lock_guard guard(job_->lock());
+    return fits_in_file(*view_, displacement_, logical, bytes);
 }
 
 // Adds `amount` to the shared file pointer, or sets it. `before`: its old value. In etypes.

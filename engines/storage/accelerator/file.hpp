@@ -111,6 +111,7 @@ private:
     void choose_route();
     void join_route();
     void leave_direct_route();
+    bool fits(std::int64_t logical, std::int64_t bytes);
     void list_blocks(std::int64_t logical, std::int64_t bytes, BlockList& blocks);
     bool is_direct(const Transfer& transfer, BlockList& blocks);
     int write_directly(const Transfer& transfer, const BlockList& blocks, const char* buffer);

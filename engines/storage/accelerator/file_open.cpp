@@ -160,13 +160,14 @@ int call_default_handler(int code) {
     return code;
 }
 
-// Writes what this and earlier jobs have acknowledged of the file and the file may lack. The job
+// Writes what this and earlier jobs have acknowledged of the file and the file may lack. This node
 // reads what is older than `before` from the file afterwards, because the MPI library may change
 // it. Returns an error message; empty: the file can be opened.
 std::string write_stored_data(Job& job, const std::string& path, std::uint64_t before) {
     Store& store = job.store();
     FileStatus status;
-    if (read_status(path.c_str(), status)) return {};  // the MPI library says why
+    if (read_status(path.c_str(), status) || !status.regular)
+        return {};  // the MPI library says why
     if (auto error = wait_for_other_jobs(store, status, job.settings().wait_s); !error.empty())
         return error;
     const std::uint32_t number = find_slot(store, status);
@@ -180,12 +181,13 @@ std::string write_stored_data(Job& job, const std::string& path, std::uint64_t b
         if (descriptor) error = job.write_and_sync(number, *descriptor);
     }
     if (error) return std::string("data of it cannot be written: ") + std::strerror(error);
-    if (job.nodes() > 1 && slot.shared.load()) {
-        const std::lock_guard guard(job.lock());
-        if (!job.resolver().wait_until_pushed(Push::sync, store.now(), true))
-            return "a node does not answer, or cannot write the data that it has of it";
-    }
-    slot.foreign_before = std::max(slot.foreign_before.load(), before);
+    // A write that has begun may get a sequence before `before` and not be durable yet.
+    raise_to(slot.foreign_before, slot.durable.load());
+    if (job.nodes() == 1 || !slot.shared.load()) return {};
+    const std::lock_guard guard(job.lock());
+    if (!job.resolver().wait_until_pushed(Push::sync, store.now(), true))
+        return "a node does not answer, or cannot write the data that it has of it";
+    raise_to(slot.foreign_before, before);
     return {};
 }
 

@@ -12,6 +12,7 @@
 #include "storage/accelerator/superseded.hpp"
 #include "storage/store/background.hpp"
 #include "storage/store/file_table.hpp"
+#include "storage/store/progress.hpp"
 
 namespace assay::storage {
 
@@ -98,8 +99,7 @@ int AcceleratedFile::make_durable() {
     // from the file system from now on.
     if (!written && !synced) slot.acknowledged = 0;
     if (!written && !synced && has_all_ranks() && is_first_of_node_) slot.settled = durable;
-    if (!has_all_nodes_ && !synced)
-        slot.foreign_before = std::max(slot.foreign_before.load(), slot.durable.load());
+    if (!has_all_nodes_ && !synced) raise_to(slot.foreign_before, slot.durable.load());
     return std::max(written, synced);
 }
 

@@ -101,11 +101,13 @@ std::uint64_t undrained_end(const Store& store, std::uint32_t file) {
 
 }  // namespace
 
-void extend_end(FileSlot& file, std::uint64_t end) {
-    std::uint64_t current = file.end.load(std::memory_order_relaxed);
-    while (current < end && !file.end.compare_exchange_weak(current, end)) {
+void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t least) {
+    std::uint64_t current = value.load(std::memory_order_relaxed);
+    while (current < least && !value.compare_exchange_weak(current, least)) {
     }
 }
+
+void extend_end(FileSlot& file, std::uint64_t end) { raise_to(file.end, end); }
 
 // The drain sets the error before `drained`. A write that is published after the first search may
 // have seen the higher end, so the rings are searched again.

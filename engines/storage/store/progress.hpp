@@ -2,6 +2,7 @@
 // still in the rings. Other nodes ask for it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "storage/store/store.hpp"
@@ -37,6 +38,8 @@ Progress progress(const Store& store);
 // that are not drained, because another node may have made the file shorter.
 void extend_end(FileSlot& file, std::uint64_t end);
 void lower_end(const Store& store, std::uint32_t file);
+// Sets the value to `least` if it is lower; other processes may raise it too.
+void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t least);
 
 // Moves RankHead::drained of all ranks to the end of a batch, atomically with respect to a crash.
 // If two ranks of a batch have written the same bytes, the older write must not be written again
