@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 from durability import FAULTY_FS, TESTED, error_classes, fault_settings, has_blocks, later, run_case
-from mpi_programs import PROGRAMS, ROOT, accelerated, mpi_command, run
+from mpi_programs import PROGRAMS, ROOT, STANDARD, VISIBILITY, accelerated, mpi_command, run
 
 pytestmark = pytest.mark.programs
 
 BLOCK, TRANSFERS, RANKS = 65536, 16, 2
-STANDARD, VISIBILITY = 20, 10  # cases of tests/engines/mpiio
 
 
 def ior(

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from background import STORE_TOOL, held_drain
 from durability import FAULTY_FS, expected_block, fault_settings
-from mpi_programs import PATIENT, PROGRAMS
+from mpi_programs import PATIENT, PROGRAMS, STANDARD
 from test_io_run import WRITER, check_blocks
 
 from assay.launch.accelerator import library
@@ -161,7 +161,7 @@ def test_stores_on_persistent_memory_are_kept_and_drained(boots: dict[str, Any],
 def test_mpiio_cases_pass_on_persistent_memory(boots: dict[str, Any], kind: str) -> None:
     lines = (boots["folder"] / kind).read_text().splitlines()
     stderr = (boots["folder"] / f"{kind}.stderr").read_text()
-    assert len(lines) == 16 and all(line.startswith("ok ") for line in lines), (lines, stderr)
+    assert len(lines) == STANDARD and all(line.startswith("ok ") for line in lines), (lines, stderr)
 
 
 def test_the_doctor_lists_both_kinds(boots: dict[str, Any]) -> None:

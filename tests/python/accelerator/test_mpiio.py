@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 from background import MEMORY, held_drain, kill_drains
 from durability import TESTED, in_acceptance, later
-from mpi_programs import MPIRUN, MPIS, PROGRAMS, accelerated, mpi_command, run
+from mpi_programs import MPIRUN, MPIS, PROGRAMS, STANDARD, VISIBILITY, accelerated, mpi_command, run
 
 pytestmark = pytest.mark.programs
 
 # Cases that the stock libraries fail: ROMIO treats MPI_SHORT_INT as six bytes without a gap. Open MPI's own I/O is not
 # tested: under load it hangs sometimes.
 STOCK_FAULTS = {"mpich": {"memory-types"}, "mpich-wheel": {"memory-types"}}
-STANDARD, VISIBILITY = 20, 10
 GATE = [("openmpi", "0"), ("mpich", "1"), ("mpich-wheel", "0")]  # each MPI, each arrangement of nodes
 
 FORTRAN = """
