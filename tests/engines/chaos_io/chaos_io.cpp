@@ -11,6 +11,7 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <map>
@@ -30,6 +31,7 @@ std::string folder;
 chaos::RecordLog records;
 std::vector<int> pids;  // of all ranks
 std::map<int, MPI_File> files;
+std::map<int, ino_t> inodes;  // by slot, of the file that was last opened there
 MPI_Info hints;
 
 long read_number(Arguments& arguments) {
@@ -80,6 +82,8 @@ void open_file(int operation, Arguments& arguments) {
     records.end(operation, error_class(code));
     int opened = code == MPI_SUCCESS, ranks_opened = 0;
     MPI_Allreduce(&opened, &ranks_opened, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    struct stat info{};
+    if (ranks_opened) inodes[slot] = stat(path.c_str(), &info) ? 0 : info.st_ino;
     if (ranks_opened == size) files[slot] = file;
     else if (ranks_opened) {
         records.note("opened-on-some-ranks");
@@ -168,36 +172,36 @@ void read(int operation, Arguments& arguments) {
     });
 }
 
-// Adds a line to the log of the file system (faulty_fs.cpp).
-void mark_in_log(const char* event, int value, int process = 0) {
+// Adds a line to the log of the file system (faulty_fs.cpp). `inode`: of the file that it concerns.
+void mark_in_log(const char* event, int value, int process = 0, ino_t inode = 0) {
     const char* path = std::getenv("FAULTY_FS_LOG");
     if (!path) return;
     const int log = chaos::open_log(path);
-    const std::string line =
-        std::to_string(process) + " " + event + " " + std::to_string(value) + " -1 -\n";
+    const std::string line = std::to_string(process) + " " + event + " " + std::to_string(value) +
+                             " -1 " + std::to_string(inode) + " -\n";
     chaos::append(log, line.data(), line.size());
     close(log);
 }
 
 // Marks in the log that an operation has returned on all ranks: all earlier writes must be synced
 // by now. No rank runs another operation meanwhile.
-void mark_return(int operation) {
+void mark_return(int operation, int slot) {
     MPI_Barrier(MPI_COMM_WORLD);
-    if (rank == 0) mark_in_log("returned", operation);
+    if (rank == 0) mark_in_log("returned", operation, 0, inodes[slot]);
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
 void sync(int operation, Arguments& arguments) {
-    on_file(operation, static_cast<int>(read_number(arguments)),
-            [](MPI_File file, long&) { return MPI_File_sync(file); });
-    mark_return(operation);
+    const auto slot = static_cast<int>(read_number(arguments));
+    on_file(operation, slot, [](MPI_File file, long&) { return MPI_File_sync(file); });
+    mark_return(operation, slot);
 }
 
 void close_file(int operation, Arguments& arguments) {
     const auto slot = static_cast<int>(read_number(arguments));
     on_file(operation, slot, [](MPI_File& file, long&) { return MPI_File_close(&file); });
     files.erase(slot);
-    mark_return(operation);
+    mark_return(operation, slot);
 }
 
 void set_size(int operation, Arguments& arguments) {
@@ -207,7 +211,7 @@ void set_size(int operation, Arguments& arguments) {
     int code = MPI_ERR_FILE;
     on_file(operation, slot,
             [&](MPI_File file, long&) { return code = MPI_File_set_size(file, bytes); });
-    if (rank == 0 && !code) mark_in_log("resized", operation);
+    if (rank == 0 && !code) mark_in_log("resized", operation, 0, inodes[slot]);
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -219,7 +223,6 @@ void on_rank_0(int operation, Action action) {
         records.start(operation);
         const int code = action();
         records.end(operation, code);
-        if (!code) mark_in_log("changed-name", operation);
     }
     MPI_Barrier(MPI_COMM_WORLD);
 }

@@ -92,7 +92,7 @@ void log_mark(const char* text) {
     const char* log = std::getenv("FAULTY_FS_LOG");
     if (!log) return;
     const int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    const std::string line = std::to_string(getpid()) + " mark 0 -1 " + text + "\n";
+    const std::string line = std::to_string(getpid()) + " mark 0 -1 0 " + text + "\n";
     EXPECT(write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size()));
     close(fd);
 }

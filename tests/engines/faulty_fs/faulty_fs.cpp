@@ -12,7 +12,7 @@
 //     FAULTY_FS_ONCE=1          a fault removes PATH, so that only one call of all processes fails
 //     FAULTY_FS_RANK=RANK       faults occur in this rank only
 //     FAULTY_FS_LOG=PATH        a line for each call: process id, event, result, offset in the file
-//                               (-1: none), path of the file
+//                               (-1: none), its inode (0: none), its path at this moment
 //     FAULTY_FS_LOG_RANK=RANK   the log has the event "rank" with this result before a process's
 //                               first call: a drain belongs to the node of this rank
 //     FAULTY_FS_MEET=PATH       if two ranks call statx within 5 ms, both calls return at the same
@@ -109,7 +109,13 @@ int planted_errno(const std::string& call) {
     std::abort();
 }
 
-void log(const char* event, long result, const std::string& path, long offset = -1) {
+unsigned long inode_of(int fd) {
+    struct stat info;
+    return fstat(fd, &info) ? 0 : info.st_ino;
+}
+
+void log(const char* event, long result, const std::string& path, long offset = -1,
+         unsigned long inode = 0) {
     const char* file = environment_variable("FAULTY_FS_LOG");
     if (!*file) return;
     static std::atomic<pid_t> announced{0};
@@ -119,7 +125,8 @@ void log(const char* event, long result, const std::string& path, long offset = 
     const auto fd = static_cast<int>(
         syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     const std::string line = std::to_string(process) + " " + event + " " + std::to_string(result) +
-                             " " + std::to_string(offset) + " " + path + "\n";
+                             " " + std::to_string(offset) + " " + std::to_string(inode) + " " +
+                             path + "\n";
     if (fd < 0 || syscall(SYS_write, fd, line.data(), line.size()) < 0) std::abort();
     syscall(SYS_close, fd);
 }
@@ -135,7 +142,7 @@ ssize_t transfer(const char* kind, const char* event, int fd, long offset, Call 
         return call();
     }
     if (const int fault = planted_errno(kind)) {
-        log(event, -fault, path);
+        log(event, -fault, path, -1, inode_of(fd));
         errno = fault;
         return -1;
     }
@@ -143,7 +150,7 @@ ssize_t transfer(const char* kind, const char* event, int fd, long offset, Call 
     errno = saved_errno;
     const ssize_t result = call();
     const int call_errno = errno;
-    log(event, result, path, offset);
+    log(event, result, path, offset, inode_of(fd));
     errno = call_errno;
     return result;
 }
@@ -152,11 +159,11 @@ template <class Call>
 int synchronize(int fd, Call call) {
     const std::string path = path_of(fd);
     if (!is_selected(path.c_str())) return call();
-    log("syncing", 0, path);
+    log("syncing", 0, path, -1, inode_of(fd));
     const int fault = planted_errno("sync");
     const int result = fault ? -1 : call();
     const int error = fault ? fault : errno;
-    log(result ? "failed" : "synced", result, path);
+    log(result ? "failed" : "synced", result, path, -1, inode_of(fd));
     errno = error;
     return result;
 }

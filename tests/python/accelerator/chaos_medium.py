@@ -10,7 +10,7 @@ names no rank may be of any node: its fsyncs concern all bytes, and every fsync 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -26,6 +26,14 @@ class State(IntEnum):
     safe = 0
     unsynced = 1
     lost = 2
+
+
+@dataclass(frozen=True)
+class UnsafeBytes:
+    """Whether a file had unsynced or lost bytes when all ranks had returned from a sync or close."""
+
+    unsynced: bool
+    lost: bool
 
 
 @dataclass
@@ -54,120 +62,61 @@ class FileOnMedium:
     def cut(self, size: int) -> None:
         self.state[size:] = State.safe
 
-    def has(self, state: State) -> bool:
-        return bool((self.state == state).any())
+    def unsafe(self) -> UnsafeBytes:
+        return UnsafeBytes(bool((self.state == State.unsynced).any()), bool((self.state == State.lost).any()))
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the log: "PROCESS EVENT VALUE OFFSET PATH"."""
+    """A line of the log: "PROCESS EVENT VALUE OFFSET INODE PATH"."""
 
     process: str
     event: str
     value: int
     offset: int
-    name: str
+    inode: int
 
     @staticmethod
     def parse(text: str) -> Line:
-        process, event, value, offset, path = text.split(" ", 4)
-        return Line(process, event, int(value), int(offset), Path(path).name)
-
-
-@dataclass(frozen=True)
-class UnsafeBytes:
-    """Whether a file had unsynced or lost bytes when all ranks had returned from a sync or close."""
-
-    unsynced: bool
-    lost: bool
+        process, event, value, offset, inode, _ = text.split(" ", 5)
+        return Line(process, event, int(value), int(offset), int(inode))
 
 
 def unsafe_bytes(
     log: Path,
-    operations: list[Operation],
-    names: dict[int, str],
+    operations: Sequence[Operation],
     node_of_rank: Callable[[int], int],
     close_reports: bool = True,
-) -> tuple[dict[int, UnsafeBytes], dict[str, UnsafeBytes]]:
-    """The unsafe bytes by sync or close, and at the end of the log by name of the file.
+) -> tuple[dict[int, UnsafeBytes], dict[int, UnsafeBytes]]:
+    """The unsafe bytes by sync or close, and at the end of the log by inode: names change, and two files may have had
+    the same one.
 
-    ``names``: by sync or close, the name of its file. ``close_reports``: a close waits for the file system, so it
-    reports bytes that are lost.
+    ``close_reports``: a close waits for the file system, so it reports bytes that are lost.
 
     The log also has lines of the ranks: "rank", its own number, "returned" when all have returned from a sync or close,
-    "changed-name" after a rename or deletion, "resized" after a change of size.
+    "resized" after a change of size.
     """
     by_number = {operation.number: operation for operation in operations}
-    files: dict[str, FileOnMedium] = {}
-    began: dict[tuple[str, str], int] = {}
+    files: dict[int, FileOnMedium] = {}
+    began: dict[tuple[str, int], int] = {}
     nodes: dict[str, int] = {}
     result_by_save = {}
-    lines = [Line.parse(text) for text in log.read_text().splitlines()] if log.exists() else []
-    changes = _changes_of_names(lines, by_number)
-    for number, line in enumerate(lines):
-        process, event, value, offset, name = line.process, line.event, line.value, line.offset, line.name
-        node = nodes.get(process, NO_NODE)
-        for operation in changes.get(number, []):
-            _change_name(operation, files, began)
-        if event == "rank":
-            nodes[process] = node_of_rank(value)
-        elif event == "wrote" and value > 0:
-            files.setdefault(name, FileOnMedium()).write(offset, offset + value, number, node)
-        elif event == "syncing":
-            began[process, name] = number
-        elif event in ("synced", "failed") and name in files:
-            files[name].sync(began.get((process, name), 0), event == "failed", node)
-        elif event == "resized" and (file := files.get(names.get(value, ""))):
-            file.cut(int(by_number[value].arguments[1]))
-        elif event == "returned" and value in names:
-            file = files.get(names[value], FileOnMedium())
-            result_by_save[value] = UnsafeBytes(file.has(State.unsynced), file.has(State.lost))
-            if close_reports and by_number[value].kind == "close":  # later handles need not report them
+    for number, text in enumerate(log.read_text().splitlines() if log.exists() else []):
+        line = Line.parse(text)
+        file = files.setdefault(line.inode, FileOnMedium())
+        node = nodes.get(line.process, NO_NODE)
+        if line.event == "rank":
+            nodes[line.process] = node_of_rank(line.value)
+        elif line.event == "wrote" and line.value > 0:
+            file.write(line.offset, line.offset + line.value, number, node)
+        elif line.event == "syncing":
+            began[line.process, line.inode] = number
+        elif line.event in ("synced", "failed"):
+            file.sync(began.get((line.process, line.inode), 0), line.event == "failed", node)
+        elif line.event == "resized":
+            file.cut(int(by_number[line.value].arguments[1]))
+        elif line.event == "returned":
+            result_by_save[line.value] = file.unsafe()
+            if close_reports and by_number[line.value].kind == "close":  # later handles need not report them
                 file.state[file.state == State.lost] = State.safe
-    at_end = {
-        name: UnsafeBytes(file.has(State.unsynced), file.has(State.lost)) for name, file in files.items()
-    }
-    return result_by_save, at_end
-
-
-def _changes_of_names(
-    lines: Sequence[Line], by_number: Mapping[int, Operation]
-) -> dict[int, list[Operation]]:
-    """The renames and deletions by the line before which they happened.
-
-    A rank logs a rename when it has returned. What others log meanwhile has the new name already: the rename is before
-    the first such line, if no file had that name before."""
-    changes: dict[int, list[Operation]] = {}
-    last_change: dict[str, int] = {}  # by name
-    for number, line in enumerate(lines):
-        if line.event != "changed-name":
-            continue
-        operation = by_number[line.value]
-        old, new = str(operation.arguments[0]), str(operation.arguments[-1])
-        moment = number
-        if operation.kind == "rename":
-            since = last_change.get(new, -1) + 1
-            uses = [k for k in range(since, number) if lines[k].name == new]
-            last_old = max((k for k in range(number) if lines[k].name == old), default=-1)
-            if uses and uses[0] > last_old:
-                moment = uses[0]
-        changes.setdefault(moment, []).append(operation)
-        last_change[old] = last_change[new] = number
-    return changes
-
-
-def _change_name(
-    operation: Operation, files: dict[str, FileOnMedium], began: dict[tuple[str, str], int]
-) -> None:
-    """Follows a rename or deletion. The log names a deleted file by its last name and " (deleted)"."""
-    if operation.kind == "rename":
-        old, new = str(operation.arguments[0]), str(operation.arguments[1])
-        for process, name in [key for key in began if key[1] == old]:
-            began[process, new] = began.pop((process, name))
-    moved = files.pop(str(operation.arguments[0]), None)
-    name = str(operation.arguments[1 if operation.kind == "rename" else 0])
-    gone = files.pop(name, None) if operation.kind == "rename" else moved
-    if gone:
-        files[f"{name} (deleted)"] = gone
-    if operation.kind == "rename" and moved:
-        files[name] = moved
+    return result_by_save, {inode: file.unsafe() for inode, file in files.items()}

@@ -51,9 +51,6 @@ class Replay:
         self.flaws: list[str] = []  # writes that succeeded with a wrong number of bytes
         self.expected_failures: set[int] = set()  # renames and deletions of files that are not there
         self.in_flight: Operation | None = None  # a rename or deletion that has not returned
-        self.names_at_operation: dict[
-            int, str
-        ] = {}  # by sync, close or change of size: the file's name in the log then
         self.acknowledged_saves: list[int] = []  # syncs and closes that promise the file system's medium
         self._job_epoch = 0
         self._read_bytes = [0] * plan.ranks
@@ -126,8 +123,6 @@ class Replay:
         return next(operation for operation in self.plan.operations if operation.number == number)
 
     def _use(self, operation: Operation, file: File, outcomes: dict[int, Outcome]) -> None:
-        if operation.kind in ("sync", "close", "size"):
-            self.names_at_operation[operation.number] = file.name or f"{file.history.name} (deleted)"
         if operation.kind == "read":
             self._read(operation, file, outcomes)
         elif operation.kind == "size":

@@ -91,7 +91,6 @@ class _Job:
         after, at_end = unsafe_bytes(
             self.folder / "fs.log",
             self.plan.operations,
-            replay.names_at_operation,
             self.plan.node,
             close_reports=self.plan.level == "file",
         )
@@ -103,7 +102,8 @@ class _Job:
         drained = self.plan.level == "memory" and not left
         self.violations += check_files(self.plan, replay, self.files, recovered=drained)
         if drained:
-            self.violations += check_medium(replay, at_end)
+            inodes = {path.name: path.stat().st_ino for path in self.files.iterdir()}
+            self.violations += check_medium(replay, {name: at_end[k] for name, k in inodes.items() if k in at_end})
         for store in left:
             self._recover(store, replay)
         self.violations += check_files(self.plan, replay, self.files, recovered=True)

@@ -247,7 +247,7 @@ def read_log(log: Path) -> list[tuple[str, str, int]]:
     """The lines of faulty_fs's log: process, call, result (bytes of a write). A mark has its text as the process."""
     calls = []
     for line in log.read_text().splitlines():
-        process, call, number, _, rest = line.split(maxsplit=4)
+        process, call, number, _, _, rest = line.split(maxsplit=5)
         calls.append((rest if call == "mark" else process, call, int(number)))
     return calls
 
