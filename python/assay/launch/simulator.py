@@ -33,9 +33,12 @@ _LISTED_SETTING = re.compile(r"^  ([\w/-]+): \(", re.MULTILINE)
 _SETTING = re.compile(r"[\w-]+/[\w/-]+", re.ASCII)  # smpirun is a shell script
 MAX_KEPT = 10_000  # lines of SimGrid's complaint
 _COMPLAINT = re.compile(
-    r"(?:^|\] )(Parse error at .+)|Uncaught exception.*?: (.+)|^(Bad config key: .+)|\[\S*/(?:CRITICAL|ERROR)\]\s*(.+)",
+    r"(?:^|\] )(Parse error at .+)|Uncaught exception.*?: (.+)|^(Bad config key: .+)|defect: (Bad gateways for .+)|"
+    r"\[\S*/(?:CRITICAL|ERROR)\]\s*(.+)",
     re.MULTILINE,
 )
+_NO_ROUTE = ("no connecting path", "Bad gateways for route")
+ROUTE_FIX = "the platform needs a <route> or <zoneRoute> for each pair of its hosts"
 
 
 def unavailable() -> str | None:
@@ -115,6 +118,8 @@ def complaint(stderr: str) -> str | None:
     for match in _COMPLAINT.finditer(stderr):
         text = next(filter(None, match.groups()))
         if not text.startswith(("Current backtrace", "Exiting now")):
+            if any(part in text for part in _NO_ROUTE):
+                text = f"{text.strip().removesuffix('.')}; {ROUTE_FIX}"
             return f"SimGrid failed: {text.strip()}"
     return None
 
