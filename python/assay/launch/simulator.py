@@ -56,14 +56,23 @@ def simulates(launcher: Launcher) -> bool:
 
 
 class Simulator(WithoutMpi):
-    """A launcher of simulated ranks on a platform file. Host files for smpirun are written into ``folder``."""
+    """A launcher of simulated ranks on a platform file. Host files for smpirun are written into ``folder``.
+    ``original``: the user's file, whose folder has the traces that it names."""
 
     name = "simgrid"
     flavour = FLAVOUR
 
-    def __init__(self, platform: Path, folder: Path) -> None:
+    def __init__(self, platform: Path, folder: Path, original: Path | None = None) -> None:
         self.platform = platform.resolve()
         self.folder = folder
+        self._options: list[str] = []
+        home = (original or platform).resolve().parent
+        if (
+            home != self.platform.parent
+        ):  # SimGrid looks beside the copy alone, and reads no blank in this option
+            traces = folder / "traces"
+            traces.symlink_to(home)
+            self._options = [f"--cfg=path:{traces}"]
 
     def unavailable(self) -> str | None:
         return unavailable()
@@ -78,7 +87,8 @@ class Simulator(WithoutMpi):
     def smpirun(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str]) -> list[str]:
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".hosts", delete=False) as file:
             file.write("".join(f"{host}\n" for host in hosts))
-        command = ["smpirun", "-quiet", "--log=root.thres:error", *options, "-np", str(len(hosts))]
+        command = ["smpirun", "-quiet", "--log=root.thres:error", *self._options, *options]
+        command += ["-np", str(len(hosts))]
         return [*command, "-platform", str(self.platform), "-hostfile", file.name, *argv]
 
     def require_known_settings(self, shown: Path) -> None:
