@@ -104,7 +104,7 @@ class Simulate:
                 network = Path(folder) / "network"
                 write_network(platform, hosts, CONFIGURATION, network)
                 return _simulate_eb(args, arguments[1:], Flows(network), hosts)
-            launcher = Simulator(platform, Path(folder))
+            launcher = Simulator(platform, Path(folder), args.platform)
             launcher.require_known_settings(args.platform)
             if arguments[0] == "net":
                 return _simulate_net(args, arguments[1:], launcher, hosts)

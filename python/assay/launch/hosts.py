@@ -42,7 +42,7 @@ MAX_HOSTS = 100_000  # the largest machines have some ten thousand
 # and an IPv6 address with a scope are allowed.
 _NAME = re.compile(r"[^\W_][\w.:@%-]*")
 # A name in which ClusterShell would find nothing, and no bare range ("1-2", "n1..n4").
-_PLAIN = re.compile(r"(?!.*\.\.)(?!(?:\d+\.)*\d+-\d+$)[^\W_][\w.:%-]*")
+_PLAIN = re.compile(r"(?!.*\.\.)(?!(?:\d+\.)*\d+-(?:\d+\.)*\d+$)[^\W_][\w.:%-]*")
 _RANGE = re.compile(r"(\d+)-(\d+)")
 _BARE_RANGE = re.compile(r"((?:\d+\.)*)(\d+-\d+)")  # of numbers or addresses
 _OPERAND = re.compile(r"(?:\[[^\[\]]*\]|[^,!&^\[])+")  # of the operators of node sets
@@ -51,6 +51,9 @@ _OTHER_RANGE = re.compile(r"\[(\d+):(\d+)\]|\{(\d+)\.\.(\d+)\}")  # of Ansible's
 # In the place of the hosts of a job that has none yet: squeue's reason, sacct, scontrol.
 _NO_HOSTS_YET = re.compile(r"\([A-Za-z][\w, ]*\)|None assigned", re.IGNORECASE)
 _BRACKET = re.compile(r"\[([0-9,/-]+)\]")
+_ADDRESSES = re.compile(r"((?:\d+\.){3})(\d+)-\1(\d+)")  # the first and the last of a range
+_CONDOR_SLOT = re.compile(r"slot\d+(?:_\d+)?@(.+)")
+_NUMBERS = re.compile(r"\[[^\]]*\]|\d+")
 FILE = Wanted("a host file", ONE_A_LINE)
 # Without the file in the folder of Python, where ClusterShell's wheel installs groups of hosts that do not exist.
 _GROUPS = GroupResolverConfig(
@@ -87,7 +90,15 @@ def parse_hosts(text: str, option: str) -> list[str]:
     for host in hosts:
         if ":" in host and (name := without_slots(host)) != host:
             raise UserError(f"{option} {host}: a number of slots", f"write {name}")
-        if ":" in host and not _is_ipv6(host.rpartition("@")[2]):
+        if slot := _CONDOR_SLOT.fullmatch(host):  # those of one host would be several
+            raise UserError(f"{where}: '{host}' is a slot of HTCondor", f"write {slot[1]}")
+        if addresses := _ADDRESSES.fullmatch(host):
+            raise UserError(
+                f"{where}: '{host}' is a range without brackets",
+                "write {}[{}-{}]".format(*addresses.groups()),
+            )
+        name = host.rpartition("@")[2]
+        if (":" in host or "%" in name) and not _is_ipv6(name):
             raise UserError(f"{where}: '{host}' is not the name of a host", EXAMPLE)
         if not _NAME.fullmatch(host) or ".." in host or _BARE_RANGE.fullmatch(host):
             raise _no_name(host, where, text)
@@ -121,6 +132,10 @@ def _no_name(host: str, where: str, text: str) -> UserError:
     words = host.split()
     if len(words) > 1 and all(_NAME.fullmatch(word) and not word.endswith(":") for word in words):
         joined = ",".join(dict.fromkeys(word.strip(",") for word in text.split()))
+        if len(set(_NUMBERS.sub("", joined).split(","))) > 1:  # a role, a count or a key may be among them
+            return UserError(
+                f"{where}: blanks between names", "write the hosts alone, with a comma between them"
+            )
         return UserError(
             f"{where}: blanks between names",
             f"write {joined}" if len(joined) <= MAX_FIX else "write a comma between them",
@@ -210,7 +225,7 @@ def read_hosts(path: Path, option: str) -> list[str]:
         text = line.split("#", 1)[0].strip()
         if not text:
             continue
-        is_plain = ":" not in text and _PLAIN.fullmatch(text)
+        is_plain = not re.search("[:%]", text) and _PLAIN.fullmatch(text)
         where = f"{option} {path}:{number}:"
         if not (is_plain and names):
             refuse_table(text, where, not names)

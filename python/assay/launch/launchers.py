@@ -162,6 +162,8 @@ class OpenMpi:
             command += ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", site.agent]
         if site.name != "here":
             command += ["--mca", "plm_rsh_no_tree_spawn", "1"]
+        else:  # a site's default list of hosts would start the ranks elsewhere
+            command += ["--mca", "orte_default_hostfile", "none"]
         names = {host for segment in segments for host in segment.hosts}
         # Open MPI cuts names at the first dot, and then takes two hosts for one.
         if len(set(map(short_name, names))) < len(names):
@@ -171,8 +173,10 @@ class OpenMpi:
         return command
 
     def environment(self, site: Site) -> dict[str, str]:
-        # Root runs it in labs, containers and on new machines; Open MPI requires both variables.
-        return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        # Root runs it in labs, containers and on new machines; Open MPI requires both variables. The lines of ranks are
+        # Assay's messages: no label before them, whatever the user's or the site's settings are.
+        unlabelled = {f"OMPI_MCA_orte_{kind}_output": "0" for kind in ("tag", "timestamp", "xml")}
+        return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **unlabelled}
 
     def diagnose(self, stderr: str) -> str | None:
         match = re.search(r"process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+)", stderr)

@@ -33,9 +33,12 @@ _LISTED_SETTING = re.compile(r"^  ([\w/-]+): \(", re.MULTILINE)
 _SETTING = re.compile(r"[\w-]+/[\w/-]+", re.ASCII)  # smpirun is a shell script
 MAX_KEPT = 10_000  # lines of SimGrid's complaint
 _COMPLAINT = re.compile(
-    r"(?:^|\] )(Parse error at .+)|Uncaught exception.*?: (.+)|^(Bad config key: .+)|\[\S*/(?:CRITICAL|ERROR)\]\s*(.+)",
+    r"(?:^|\] )(Parse error at .+)|Uncaught exception.*?: (.+)|^(Bad config key: .+)|defect: (Bad gateways for .+)|"
+    r"\[\S*/(?:CRITICAL|ERROR)\]\s*(.+)",
     re.MULTILINE,
 )
+_NO_ROUTE = ("no connecting path", "Bad gateways for route")
+ROUTE_FIX = "the platform needs a <route> or <zoneRoute> for each pair of its hosts"
 
 
 def unavailable() -> str | None:
@@ -53,14 +56,23 @@ def simulates(launcher: Launcher) -> bool:
 
 
 class Simulator(WithoutMpi):
-    """A launcher of simulated ranks on a platform file. Host files for smpirun are written into ``folder``."""
+    """A launcher of simulated ranks on a platform file. Host files for smpirun are written into ``folder``.
+    ``original``: the user's file, whose folder has the traces that it names."""
 
     name = "simgrid"
     flavour = FLAVOUR
 
-    def __init__(self, platform: Path, folder: Path) -> None:
+    def __init__(self, platform: Path, folder: Path, original: Path | None = None) -> None:
         self.platform = platform.resolve()
         self.folder = folder
+        self._options: list[str] = []
+        home = (original or platform).resolve().parent
+        if (
+            home != self.platform.parent
+        ):  # SimGrid looks beside the copy alone, and reads no blank in this option
+            traces = folder / "traces"
+            traces.symlink_to(home)
+            self._options = [f"--cfg=path:{traces}"]
 
     def unavailable(self) -> str | None:
         return unavailable()
@@ -75,7 +87,8 @@ class Simulator(WithoutMpi):
     def smpirun(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str]) -> list[str]:
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".hosts", delete=False) as file:
             file.write("".join(f"{host}\n" for host in hosts))
-        command = ["smpirun", "-quiet", "--log=root.thres:error", *options, "-np", str(len(hosts))]
+        command = ["smpirun", "-quiet", "--log=root.thres:error", *self._options, *options]
+        command += ["-np", str(len(hosts))]
         return [*command, "-platform", str(self.platform), "-hostfile", file.name, *argv]
 
     def require_known_settings(self, shown: Path) -> None:
@@ -115,6 +128,8 @@ def complaint(stderr: str) -> str | None:
     for match in _COMPLAINT.finditer(stderr):
         text = next(filter(None, match.groups()))
         if not text.startswith(("Current backtrace", "Exiting now")):
+            if any(part in text for part in _NO_ROUTE):
+                text = f"{text.strip().removesuffix('.')}; {ROUTE_FIX}"
             return f"SimGrid failed: {text.strip()}"
     return None
 

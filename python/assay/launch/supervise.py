@@ -44,6 +44,8 @@ GRACE_S = 5.0  # between SIGTERM and SIGKILL
 READER_LIMIT_S = 5.0  # for the last messages of processes that have ended
 END_LIMIT_S = 30.0  # of a process that has closed its output; on a busy machine it may take seconds to end
 SILENCE_REPORT_S = 5.0  # between two calls of on_silence
+# By these, srun and Hydra put labels before the lines of the ranks, or write them elsewhere. They are Assay's messages.
+CHANGES_OUTPUT = ("SLURM_LABELIO", "SLURM_STDOUTMODE", "MPIEXEC_PREFIX_DEFAULT", "MPIEXEC_PREFIX_STDOUT")
 DEADLOCK = re.compile(r"/CRITICAL\] Oops! Deadlock")  # of simulated ranks: smpirun ends with 0
 
 
@@ -142,7 +144,8 @@ class _Processes:
         self.lines: queue.SimpleQueue[bytes | subprocess.Popen[bytes]] = queue.SimpleQueue()
 
     def start(self, engine: EngineProcess) -> None:
-        environment = {**os.environ, **engine.env, "ASSAY_RUN": self._token}
+        inherited = {name: value for name, value in os.environ.items() if name not in CHANGES_OUTPUT}
+        environment = {**inherited, **engine.env, "ASSAY_RUN": self._token}
         try:
             process = subprocess.Popen(
                 engine.argv,
@@ -365,17 +368,28 @@ def _most_telling_line(stderr: str) -> str:
     """Returns the most informative line of a launcher's output; "" if there is none.
 
     An error of an engine or the I/O accelerator ("assay-probe: what; fix: ...") is the cause of all that follows. Else
-    it is the first line with an error; else the last line. Notes of an engine and launchers' words about their help are
-    no cause.
+    it is the first line with an error; else the first sentence of Open MPI's help; else the last line. Notes of an
+    engine and launchers' words about their help are no cause.
     """
-    lines = [line.strip(" *-=\t") for line in stderr.splitlines()]
-    lines = [line for line in lines if line and not _CHATTER.search(line)]
-    for line in lines:
-        if match := re.match(r"assay(?:-probe|-alloc|-io-bench| io): (.*)", line):
-            return match[1]
+    if match := _OWN_ERROR.search(stderr):
+        return match[1].strip()
+    helped = [_first_sentence(block) for block in _HELP.findall(stderr)]
+    lines = _HELP.sub(lambda match: _first_sentence(match[1]), stderr).splitlines()
+    lines = [
+        stripped for line in lines if (stripped := line.strip(" *-=\t")) and not _CHATTER.search(stripped)
+    ]
     errors = [line for line in lines if _ERROR.search(line)]
-    return (errors or lines[-1:] or [""])[0]
+    return (errors or helped or lines[-1:] or [""])[0]
 
 
+def _first_sentence(text: str) -> str:
+    """The first sentence in one line, with the next paragraph where a colon announces it."""
+    first, *others = (" ".join(part.split()) for part in re.split(r"\n[ \t]*\n", text.strip()))
+    return f"{first} {others[0]}" if first.endswith(":") and others else _SENTENCE.split(first)[0]
+
+
+_OWN_ERROR = re.compile(r"^[ *=\t-]*assay(?:-probe|-alloc|-io-bench| io): (.*)", re.MULTILINE)
+_HELP = re.compile(r"^-{60,}\n((?:(?!-{60,}$).*\n)+?)-{60,}$", re.MULTILINE)  # Open MPI's, between two rules
+_SENTENCE = re.compile(r"(?<=[a-z]{2}\.) ")
 _CHATTER = re.compile(r"^note: |help message|help_aggregate|plm:rsh: Warning")
 _ERROR = re.compile(r"MPI_ERR_|\berror:|\bfatal\b|cannot|could not|no such|denied|refused", re.IGNORECASE)

@@ -53,6 +53,16 @@ def test_an_ior_command_line_of_a_script_keeps_its_sizes() -> None:
     assert ior(["-O", "blockSize=1t,transferSize=1g,showHints=1"]).params["block"] == 1 << 40
 
 
+@pytest.mark.parametrize("api, notes", [("", 1), ("-a MPIIO", 0), ("-O api=mpiio", 0)])
+def test_a_command_line_of_ior_without_an_interface_is_told(
+    api: str, notes: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("assay.records.notes._told", set())
+    ior(f"/opt/ior -w {api}".split())
+    ior(["-w"])  # Assay's own
+    assert capsys.readouterr().err.count("without -a IOR would use POSIX; MPI-IO is measured") == notes
+
+
 @pytest.mark.parametrize(
     "words, problem",
     [
@@ -195,6 +205,8 @@ def test_a_json_that_assay_cannot_measure_is_refused(
         ("SUBFILING=N", {}),
         ("ALIGN=no", {}),
         ("MODE=sync", {}),
+        ("ASYNC_MODE=NON", {}),
+        ("IO_MEM_LIMIT=5000 K", {}),
         ("EMULATED_COMPUTE_TIME_PER_TIMESTEP=4s", {"compute_time": 4.0}),
         ("EMULATED_COMPUTE_TIME_PER_TIMESTEP=2", {"compute_time": 2.0}),
         ("EMULATED_COMPUTE_TIME_PER_TIMESTEP=500 ms", {"compute_time": 0.5}),
@@ -215,6 +227,8 @@ def test_a_setting_of_h5bench_means_what_it_means_there(setting: str, params: di
         (["IO_OPERATION=READ", "BENCHMARK_TYPE=write"], "one setting says write, another read"),
         (["IO_OPERATION=APPEND"], "IO_OPERATION=APPEND is not supported; fix: IO_OPERATION=write or read"),
         (["MODE=ASYNC"], "MODE=ASYNC is not supported; fix: MODE=SYNC"),
+        (["ASYNC_MODE=EXP"], "ASYNC_MODE=EXP is not supported; fix: ASYNC_MODE=NON"),
+        (["IO_MEM_LIMIT=much"], "IO_MEM_LIMIT=much is not a number"),
         (["SUBFILING=YES"], "SUBFILING=YES is not supported; fix: SUBFILING=NO"),
         (["EMULATED_COMPUTE_TIME_PER_TIMESTEP=500ms"], "is not a time; fix: e.g. '1 s' or '500 ms'"),
         (["EMULATED_COMPUTE_TIME_PER_TIMESTEP=0,5 s"], "is not a time"),

@@ -126,6 +126,18 @@ def test_former_names_of_settings_which_simgrid_takes_but_does_not_list_are_know
     Simulator(Path(platform), tmp_path).require_known_settings(Path(platform))
 
 
+def test_a_changed_platform_finds_the_traces_beside_the_original(tmp_path: Path) -> None:
+    home, folder = tmp_path / "my platforms", tmp_path / "changed"
+    home.mkdir(), folder.mkdir()
+    (home / "a.trace").write_text("0.0 1.0\n")
+    command = Simulator(folder / "p.xml", folder, home / "p.xml").smpirun(["a"], ["x"], [])
+    (option,) = (word for word in command if word.startswith("--cfg=path:"))
+    assert (Path(option.partition(":")[2]) / "a.trace").is_file() and folder.name in option
+    assert "--cfg=path" not in " ".join(
+        Simulator(home / "p.xml", folder, home / "p.xml").smpirun(["a"], ["x"], [])
+    )
+
+
 @simulated
 def test_simulate_fails_with_its_program(tmp_path: Path, platform: str):
     source = tmp_path / "fails.c"

@@ -512,3 +512,13 @@ def test_the_subnet_list_of_ibdiagnet_is_read(tmp_path: Path) -> None:
     (tmp_path / "ibdiagnet2.lst").write_text(small)
     fabric, original = read_fabric(tmp_path / "ibdiagnet2.lst"), read_fabric(SIX / "opensm-subnet.lst")
     assert (fabric.host_guids == original.host_guids).all() and (fabric.link_to == original.link_to).all()
+
+
+def test_a_rate_at_one_end_is_that_of_the_cable(tmp_path: Path) -> None:
+    def at_adapters_alone(text: str) -> str:  # as ibnetdiscover of 2006 writes
+        return re.sub(r"^(\[[0-9]+\]\s.*) 4xSDR$", r"\1", text, flags=re.MULTILINE)
+
+    fabric = read_fabric(damaged(tmp_path, "topology.txt", at_adapters_alone))
+    is_host = np.maximum(fabric.link_from, fabric.link_to) >= len(fabric.switch_names)
+    assert (fabric.link_width == np.where(is_host, 4, 0)).all()
+    assert fabric.link_speed == ["SDR" if host else "" for host in is_host]

@@ -10,7 +10,7 @@ import pytest
 from assay.errors import UserError
 from assay.launch import launchers, reach
 from assay.launch.launchers import LAUNCHERS, Hydra, Local, OpenMpi, Srun, default_launcher, find_launcher
-from assay.launch.placement import REMOTE, Segment
+from assay.launch.placement import HERE, REMOTE, Segment
 
 
 def test_the_error_output_names_rank_and_host() -> None:
@@ -30,6 +30,12 @@ def test_open_mpi_is_told_to_keep_domains_that_tell_hosts_apart() -> None:
 
     assert keeps_domains("w.1.x", "w.2.x") and keeps_domains("w", "w.2.x")
     assert not keeps_domains("a.site", "b.site", "a.site") and not keeps_domains("10.0.0.1", "10.0.0.2")
+
+
+def test_settings_of_open_mpi_do_not_label_lines_nor_move_ranks() -> None:
+    assert OpenMpi().environment(REMOTE)["OMPI_MCA_orte_tag_output"] == "0"
+    here, there = (" ".join(OpenMpi().command(site, [Segment(["a"])], ["x"])) for site in (HERE, REMOTE))
+    assert "--mca orte_default_hostfile none" in here and "default_hostfile" not in there
 
 
 def test_srun_keeps_the_order_of_ranks_and_kills_all_if_one_fails() -> None:

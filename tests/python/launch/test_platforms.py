@@ -9,7 +9,7 @@ import pytest
 
 from assay.errors import UserError
 from assay.launch.platforms import computing, parse_speed, platform_hosts, require_listable
-from assay.launch.simulator import complaint, pass_messages
+from assay.launch.simulator import ROUTE_FIX, complaint, pass_messages
 from assay.model.what_if import change_platform
 
 
@@ -103,6 +103,8 @@ def test_a_complaint_of_simgrid_is_one_line() -> None:
     parse_error = "[0.0] exception.cpp:95: [xbt_exception/ERROR] Parse error at p.xml:2: Invalid XML\n"
     assert complaint(parse_error) == "SimGrid failed: Parse error at p.xml:2: Invalid XML"
     assert complaint("a program's own words\n") is None
+    gateways = "assay-probe-smpi: defect: Bad gateways for route from 'a' to 'b'.\n"
+    assert complaint(gateways) == f"SimGrid failed: Bad gateways for route from 'a' to 'b'; {ROUTE_FIX}"
 
 
 @pytest.mark.parametrize(

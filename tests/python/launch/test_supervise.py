@@ -268,6 +268,29 @@ def test_an_engines_error_is_reported_and_not_the_launchers_output() -> None:
     assert ending.failure is not None and ending.failure.problem == "sizes of 0; fix: give at least 1"
 
 
+@pytest.mark.parametrize(
+    ("block", "problem"),
+    [
+        ("The library was not\nopened. See below.\n\n  more: 1\n", "The library was not opened."),
+        ("No host has this\nname:\n\n  name:  h7\n\nTry again.\n", "No host has this name: name: h7"),
+        ("The file of it\nthat could not be found:\n\n  it\n", "The file of it that could not be found: it"),
+    ],
+)
+def test_the_first_sentence_of_the_help_of_open_mpi_is_the_reason(block: str, problem: str) -> None:
+    rule = "-" * 74
+    output = f"{rule}\n{block}{rule}\n{rule}\nThis should be\nreported to others.\n{rule}\n[h:1] 1 more\n"
+    ending, _, _ = run(f"sys.stderr.write({output!r}); sys.exit(1)")
+    assert ending.failure is not None and ending.failure.problem == problem
+
+
+@pytest.mark.parametrize("name", supervise.CHANGES_OUTPUT)
+def test_settings_that_label_the_lines_of_ranks_are_not_passed_on(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "1")
+    assert run(f"sys.exit({name!r} in os.environ)")[0].failure is None
+
+
 @pytest.mark.parametrize("output", ["", "note: refused the sender on h1"])
 def test_a_death_without_a_reason_is_reported_by_its_signal(output: str) -> None:
     ending, _, _ = run(

@@ -58,7 +58,7 @@ def run_slurm(args: argparse.Namespace) -> int:
 
 def _verify(path: Path, fabric: Fabric) -> int:
     topology = read_topology(path)
-    mismatches, notes = differences(path, topology.switches, fabric)
+    mismatches, notes = differences(path, topology.switches, fabric, topology.elsewhere)
     hosts = sum(len(switch.nodes) for switch in topology.switches)
     left_out = ports_left_out(fabric)
     for line in (*topology.left_out, *mismatches):

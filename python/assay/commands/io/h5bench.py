@@ -48,6 +48,7 @@ H5BENCH_CHOICES = {
 # Settings of h5bench's samples that need no action here.
 H5BENCH_ACCEPTED = {
     "MODE": ("SYNC",),
+    "ASYNC_MODE": ("NON",),  # of older versions
     "COMPRESS": ("NO", "N"),
     "FILE_PER_PROC": ("NO", "N"),
     "SUBFILING": ("NO", "N"),
@@ -151,6 +152,9 @@ def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
         return {"file": value, "keep": True}
     if key == "EMULATED_COMPUTE_TIME_PER_TIMESTEP":
         return {"compute_time": _parse_seconds(key, value)}
+    if key == "IO_MEM_LIMIT":  # of asynchronous I/O, which its mode asks for
+        _parse_number(key, value)
+        return {}
     if value.upper() in H5BENCH_ACCEPTED.get(key, ()):
         return {}
     if key in H5BENCH_ACCEPTED or key in H5BENCH_OPERATIONS:

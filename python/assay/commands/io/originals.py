@@ -25,6 +25,7 @@ from assay.commands.io.original import (
     without_unset,
 )
 from assay.errors import UserError
+from assay.records.notes import tell
 from assay.records.schema import Scalar
 
 
@@ -160,7 +161,10 @@ def ior(arguments: Sequence[str]) -> OriginalOptions:
         switches = ("reorder", "read_own", "fsync", "check_write", "write", "read")
         sweep: dict[str, Scalar] = {"transfer": "4096,32768,262144,1048576", "block": 32 << 20}
         return OriginalOptions({**sweep, **dict.fromkeys(switches, True)})
-    parsed = vars(_ior_parser().parse_args(without_program(arguments, "ior", "IOR")))
+    options = without_program(arguments, "ior", "IOR")
+    parsed = vars(_ior_parser().parse_args(options))
+    if parsed["api"] is None and len(options) < len(arguments):
+        tell("ior: without -a IOR would use POSIX; MPI-IO is measured")
     for name in ("api", "verbose", "reference"):
         parsed.pop(name, None)
     if parsed["block"] % parsed["transfer"]:

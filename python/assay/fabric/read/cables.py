@@ -7,7 +7,7 @@ cables and a LID or GUID with two owners are refused: the file is damaged, or th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple, NoReturn
 
@@ -73,6 +73,7 @@ class _CableEnd:
     speed: str
     line: int
     max_rate: float
+    has_rate: bool  # in the file, also one that no cable has
 
 
 @dataclass
@@ -142,7 +143,13 @@ class FabricBuilder:
         widths = OMNI_PATH_WIDTHS if speed.startswith(OMNI_PATH) else WIDTHS
         is_known = width in widths and speed in LANE_RATES
         self.ends[node, port] = _CableEnd(
-            peer, peer_port, width if is_known else 0, speed if is_known else "", line, max_rate
+            peer,
+            peer_port,
+            width if is_known else 0,
+            speed if is_known else "",
+            line,
+            max_rate,
+            bool(width or speed),
         )
 
     def _check_guid(self, guid: int, line: int) -> None:
@@ -159,6 +166,7 @@ class FabricBuilder:
         self._refuse_duplicates()
         self._refuse_lids()
         self._refuse_one_sided()
+        self._share_rates()
         if not self.hosts:
             self.text.refuse(self.text.last, "the fabric has no host", "is the file complete?")
         if not self.switches:
@@ -239,6 +247,14 @@ class FabricBuilder:
                     f"the cable from {self._name(node)}[{port}] to {peer} is not listed at its other end",
                     "take a new dump: this one is damaged, or the fabric changed meanwhile",
                 )
+
+    def _share_rates(self) -> None:
+        """Gives an end without a rate that of the other end: both run at one (ibnetdiscover of 2006 has it at adapters
+        alone)."""
+        for key, end in self.ends.items():
+            other = self.ends[end.peer, end.peer_port]
+            if not end.has_rate and other.speed:
+                self.ends[key] = replace(end, width=other.width, speed=other.speed)
 
     def _refuse_no_switch(self) -> NoReturn:
         for (node, _), end in self.ends.items():

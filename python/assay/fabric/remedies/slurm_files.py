@@ -40,10 +40,12 @@ NONE_SHOWN = "No topology information available"  # by "scontrol show topology"
 
 @dataclass(frozen=True)
 class Topology:
-    """The switches of a file, and a line for each part of it that is not compared."""
+    """The switches of a file, and a line for each part of it that is not compared. ``elsewhere``: the nodes of other
+    topologies of the file, which a partition may use instead."""
 
     switches: list[Switch]
     left_out: list[str]
+    elsewhere: frozenset[str] = frozenset()
 
 
 def read_topology(path: Path) -> Topology:
@@ -191,7 +193,18 @@ def _read_yaml(path: Path, text: str) -> Topology:
                 f"{path}: switch {name}", name, str(entry.get("nodes", "")), str(entry.get("children", ""))
             )
         )
-    return Topology(switches, left_out)
+    others = (entry for entry in entries if entry is not compared)
+    return Topology(switches, left_out, frozenset(node for entry in others for node in _nodes(path, entry)))
+
+
+def _nodes(path: Path, entry: dict[str, object]) -> Iterator[str]:
+    """The nodes of the blocks or switches of a topology."""
+    for kind, parts in (("tree", "switches"), ("block", "blocks"), ("ring", "rings")):
+        content = entry.get(kind)
+        listed = content.get(parts) if isinstance(content, dict) else None
+        for part in listed if isinstance(listed, list) else ():
+            nodes = part.get("nodes") if isinstance(part, dict) else None
+            yield from _expand(str(path), printable(nodes)) if isinstance(nodes, str) else ()
 
 
 def _left_out(entry: dict[str, object]) -> str:

@@ -4,6 +4,7 @@ matter."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Set
 from pathlib import Path
 
 from assay.errors import UserError
@@ -13,10 +14,12 @@ from assay.fabric.topology import Fabric
 MAX_SHOWN = 8  # switches in one line
 
 
-def differences(path: Path, file_switches: list[Switch], fabric: Fabric) -> tuple[list[str], list[str]]:
+def differences(
+    path: Path, file_switches: list[Switch], fabric: Fabric, elsewhere: Set[str] = frozenset()
+) -> tuple[list[str], list[str]]:
     """A line for each difference between a file and the fabric; none where they agree. Then a line for each leaf whose
     hosts are left out on purpose: where all else agrees and most hosts are in the file, the others are no compute nodes
-    (a login node, a file server)."""
+    (a login node, a file server). Those of ``elsewhere`` are not missed."""
     expected = tree_of(fabric)
     leaf_of = {node: switch.name for switch in expected for node in switch.nodes}
     lines: list[str] = []
@@ -33,7 +36,10 @@ def differences(path: Path, file_switches: list[Switch], fabric: Fabric) -> tupl
                 )
             seen.setdefault(node, switch)
         lines += _unknown(switch, leaf_of)
-    missing = {leaf.name: [node for node in leaf.nodes if node not in seen] for leaf in expected}
+    missing = {
+        leaf.name: [node for node in leaf.nodes if node not in seen and node not in elsewhere]
+        for leaf in expected
+    }
     shown = [
         f"{path}: {fold(nodes)} of {leaf} {_is(nodes)} missing" for leaf, nodes in missing.items() if nodes
     ]

@@ -155,6 +155,7 @@ FABRIC = (
         "the output of opaextractlids or opaextractsellinks",
         _lines(r"^(0x[0-9a-f]{16};[0-9]+;(FI|SW);|NodeGUID;PortNum;NodeType;)"),
     ),
+    Kind("opafabricinfo", "the output of opafabricinfo", _lines(r"^Fabric [0-9]+:[0-9]+ Information:")),
     Kind("ibsim", "a net file of ibsim", _lines(r'^(Hca|Switch)\s+[0-9]+\s+"[^"\n]*"[ \t\r]*$')),
     Kind("ibsim dump", "a dump of ibsim", _lines(r"^# Net status - |^#[ \t]+Forwarding table [0-9]")),
     Kind("ibdm", "a topology file of ibdm", _lines(r"^[ \t]*\S+ -> \S+ \S+ P[0-9]+(/\S+)?[ \t\r]*$")),
@@ -257,6 +258,18 @@ PROFILERS = (
     ),
     Kind("cachegrind", "a profile of cachegrind", _lines(r"\Adesc: I1 cache:")),
     Kind("valgrind", "a report of valgrind", _lines(r"\A==[0-9]+== |^<valgrindoutput>")),
+    Kind(
+        "heaptrack_print",
+        "the text of heaptrack_print",
+        _lines(
+            r"^(MOST CALLS TO ALLOCATION FUNCTIONS|PEAK MEMORY CONSUMERS)[ \t\r]*$|^peak heap memory consumption: \S"
+        ),
+    ),
+    Kind("ms_print", "the text of ms_print", _lines(r"^ms_print arguments: ")),
+    Kind("dhat", "a profile of DHAT", re.compile(r'\A\s*\{\s*"dhatFileVersion"\s*:')),
+    Kind("memray stats", "the statistics of memray", _json("allocation_size_histogram")),
+    Kind("sanitizer", "a report of a sanitizer", _lines(r"^==[0-9]+==(ERROR|WARNING): \w+Sanitizer: ")),
+    Kind("mtrace", "a log of mtrace", _lines(r"\A= Start[ \t\r]*$")),
     Kind("malt", "a profile of MALT", re.compile(r'\A\s*\{[^\0]*"run"\s*:\s*\{[^{}\0]*"formatVersion"\s*:')),
     Kind(
         "numaprof",
@@ -338,6 +351,8 @@ PARTS = (
     _named(KERNEL_LOG, r"^(<[0-9]+>)?\[ *[0-9]+\.[0-9]{6}\] "),
     _named("/proc/cpuinfo", r"\Aprocessor\t: [0-9]"),
     _named("/proc/meminfo", r"\AMemTotal: +[0-9]+ kB"),
+    _named("/proc/PID/numa_maps", r"^[0-9a-f]{8,16} [a-z]\S*( \S+)* kernelpagesize_kB=[0-9]"),
+    _named("/proc/PID/maps or smaps", r"\A[0-9a-f]+-[0-9a-f]+ [r-][w-][x-][ps] [0-9a-f]{8} "),
 )
 OTHERS = (
     _named(

@@ -253,3 +253,24 @@ def test_brackets_are_at_the_end_of_a_name(names: list[str], expected: str, tmp_
 def test_a_switch_in_two_places_is_named(tmp_path: Path) -> None:
     lines = verified(tmp_path, RIGHT + "SwitchName=d Switches=a,b\n")
     assert "F: a is below c and below d, and Slurm's tree has one place for it" in lines
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "  block: {block_sizes: [2], blocks: [{block: x, nodes: 'node[4-7]'}]}\n",
+        "  tree: {switches: [{switch: x, nodes: 'node[4-7]'}, {switch: y, children: x}]}\n",
+    ],
+)
+def test_nodes_of_another_topology_are_not_missed(other: str, tmp_path: Path) -> None:
+    """A partition may use another topology of the file than the default."""
+    (tmp_path / "t").write_text(
+        f"- topology: o\n{other}- topology: t\n  cluster_default: true\n"
+        "  tree: {switches: [{switch: a, nodes: 'node[0-2]'}]}\n"
+    )
+    topology = read_topology(tmp_path / "t")
+    fabric = synthetic.build(synthetic.parse("radix=8,nodes=8"))
+    lines, notes = differences(tmp_path / "t", topology.switches, fabric, topology.elsewhere)
+    assert lines == []
+    assert [line.partition(": note: ")[2] for line in notes] == ["node3 of leaf0 is left out"]
+    assert len(differences(tmp_path / "t", topology.switches, fabric)[0]) == 2
