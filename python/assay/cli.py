@@ -21,6 +21,7 @@ from assay.errors import EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.records.text import one_line
 from assay.report.streams import discard_output, prepare_output
 
+FULL = {errno.ENOSPC: "no space left to write to", errno.EDQUOT: "the disk quota is used up"}
 TRACEBACK = (
     "ASSAY_TRACEBACK"  # environment variable; where it is set, a defect is reported with its traceback
 )
@@ -249,11 +250,13 @@ def _report_exception(error: Exception) -> int:
         traceback.print_exception(error)
     if isinstance(error, OSError):
         discard_output()
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        _print_error("no space left to write to; fix: make room on that disk and try again")
-    elif isinstance(error, OSError) and error.filename is not None:
-        name = os.fsencode(str(error.filename)).decode(errors="backslashreplace")
-        _print_error(f"{name}: {error.strerror}; fix: check the path and its rights")
+    name = ""
+    if isinstance(error, OSError) and error.filename is not None:
+        name = os.fsencode(str(error.filename)).decode(errors="backslashreplace") + ": "
+    if isinstance(error, OSError) and error.errno in FULL:
+        _print_error(f"{name}{FULL[error.errno]}; fix: make room on that disk and try again")
+    elif name and isinstance(error, OSError):
+        _print_error(f"{name}{error.strerror}; fix: check the path and its rights")
     else:
         place = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -21,6 +21,7 @@ from assay.launch import simulator
 from assay.launch.flows import Flows, write_network
 from assay.launch.hosts import fold
 from assay.launch.placement import HERE
+from assay.launch.platform_routes import require_routes
 from assay.launch.platforms import computing, platform_hosts, require_listable
 from assay.launch.simulator import Simulator, pass_messages
 from assay.launch.without_mpi import missing_engine
@@ -100,6 +101,7 @@ class Simulate:
                 raise UserError("one host alone has no network", "simulate two hosts at least")
             if arguments[0] in ("net", "saturate", "eb"):
                 require_listable(hosts, args.platform)
+            require_routes(platform, hosts, args.platform)
             if args.flows:
                 network = Path(folder) / "network"
                 write_network(platform, hosts, CONFIGURATION, network)

@@ -93,7 +93,11 @@ def _mixed_rate(record: Measurement) -> Finding:
     count, places = int(record.median), str(record.params["places"]).split("; ")
     rate = f"{record.params['width']}x {record.params['speed']}"
     cables = f"{count} of {record.params['of']} {record.params['cable_kind']} cables {'runs' if count == 1 else 'run'}"
-    if record.params.get("built_so", True):
+    if extenders := record.params.get("extenders"):
+        leads = "it leads" if count == 1 else "they lead"
+        reason = f"{leads} to a long-haul extender, which has a rate of its own: {extenders}"
+        fix = "compare with what the line between the sites was ordered for"
+    elif record.params.get("built_so", True):
         reason = "so many are taken as built so"
         fix = "if they should be as fast as the others, look at the ports' enabled speeds and widths (ibportstate)"
     else:

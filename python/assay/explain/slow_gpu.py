@@ -1,8 +1,9 @@
 """Names a GPU whose copies, alone, are far slower than those of the other GPUs of its host.
 
 GPUs of one model behind equal links should reach the same rates, whatever these are. "Far slower" is as for nodes among
-their peers (``assay.explain.peers``): by a fifth, and by far more than the others and the GPU's own samples scatter.
-With fewer than ``MIN_PEERS`` others it may as well be they that are not as they should be, so it is only a warning.
+their peers (``assay.explain.peers``): by a fifth of the peers' median, by 30 % with up to 7 peers, and by far more than
+the others and the GPU's own samples scatter. With fewer than ``MIN_PEERS`` others it may as well be they that are not
+as they should be, so it is only a warning.
 """
 
 from __future__ import annotations

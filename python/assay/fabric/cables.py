@@ -6,6 +6,10 @@ rack with QDR beside FDR. So cables of one lower rate that are many (MIN_GROUP, 
 switch has) are a group of their own: they are said, not accused. Fewer are accused where something shows that they
 could be faster: what both ports support, where the file says it, or else two switches that are faster elsewhere. Of an
 adapter with one port nothing is known without that. A width to which nobody builds is always a fault.
+
+A long-haul extender carries the fabric to another site over fibres or a provider's line, at a rate of its own. The line
+between two is a group, however few there are, whatever its width and whatever their ports support; so is the cable to
+one that has no cable of the usual rate.
 """
 
 from __future__ import annotations
@@ -51,7 +55,8 @@ class TypicalRate:
 @dataclass(frozen=True)
 class RateGroup:
     """Cables of one kind and rate that are slower than the most frequent rate. ``are_many``: so many that they were
-    built so; else nothing shows that they could be faster, nor, of ``unproven``, that they could not."""
+    built so; else nothing shows that they could be faster, nor, of ``unproven``, that they could not. ``extenders``:
+    the long-haul extenders that they lead to."""
 
     kind: str
     rate: float
@@ -62,6 +67,7 @@ class RateGroup:
     of: int  # cables of the kind
     are_many: bool
     unproven: int
+    extenders: list[str]
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ def cable_rates(fabric: Fabric) -> CableRates:
     end_rates = fabric.link_width * lanes
     cable_rate = np.minimum(end_rates, end_rates[fabric.reverse])
     max_rates = fabric.link_max_rate if len(fabric.link_max_rate) else np.zeros(fabric.links)
-    supported = np.minimum(max_rates, max_rates[fabric.reverse])
+    supported = np.where(fabric.is_long_haul, 0, np.minimum(max_rates, max_rates[fabric.reverse]))
     slower_end = np.where(end_rates <= end_rates[fabric.reverse], np.arange(fabric.links), fabric.reverse)
     cables = np.flatnonzero(np.arange(fabric.links) < fabric.reverse)
     usual: dict[str, TypicalRate] = {}
@@ -96,7 +102,9 @@ def cable_rates(fabric: Fabric) -> CableRates:
         known = chosen[cable_rate[chosen] > 0]
         if not len(known):
             continue
-        values, counts = np.unique(cable_rate[known], return_counts=True)
+        on_extender = fabric.is_extender[fabric.link_from[known]] | fabric.is_extender[fabric.link_to[known]]
+        norm = known if on_extender.all() else known[~on_extender]
+        values, counts = np.unique(cable_rate[norm], return_counts=True)
         rate = float(values[len(counts) - 1 - counts[::-1].argmax()])  # of equally frequent rates the faster
         end = int(slower_end[known[cable_rate[known] == rate][0]])
         usual[kind] = TypicalRate(rate, int(fabric.link_width[end]), fabric.link_speed[end])
@@ -129,27 +137,37 @@ def _rate_groups(
     """The groups of slower cables that were built so, or may have been."""
     ends = np.concatenate([cables, fabric.reverse[cables]])
     fast_nodes = set(fabric.link_from[ends[cable_rate[ends] >= usual]].tolist())
-    by_rate: dict[tuple[int, str], list[int]] = {}
+    by_rate: dict[tuple[int, str, bool], list[int]] = {}
     for link in cables[cable_rate[cables] < usual]:
         end = int(slower_end[link])
-        by_rate.setdefault((int(fabric.link_width[end]), fabric.link_speed[end]), []).append(int(link))
+        width, speed = int(fabric.link_width[end]), fabric.link_speed[end]
+        if _is_built(width, speed) or fabric.is_long_haul[link]:
+            is_on_extender = bool(_extenders_of(fabric, int(link), fast_nodes))
+            by_rate.setdefault((width, speed, is_on_extender), []).append(int(link))
     groups = []
-    for (width, speed), links in by_rate.items():
-        if not _is_built(width, speed):
-            continue
+    for (width, speed, is_on_extender), links in by_rate.items():
         are_many = len(links) >= MIN_GROUP and (
             len(links) >= GROUP_SHARE * len(cables) or _fill_switches(fabric, cables, links)
         )
-        if not are_many:
+        if not are_many and not is_on_extender:
             links = [link for link in links if not _both_ends_in(fabric, link, fast_nodes)]
         if links:
             rate, of = float(cable_rate[links[0]]), len(cables)
-            unproven = 0 if are_many else int((supported[links] == 0).sum())
+            unproven = 0 if are_many or is_on_extender else int((supported[links] == 0).sum())
+            extenders = {node: None for link in links for node in _extenders_of(fabric, link, fast_nodes)}
+            names = [fabric.node_name(node) for node in extenders]
             group = RateGroup(
-                kind, rate, usual, width, speed, np.array(links, np.int32), of, are_many, unproven
+                kind, rate, usual, width, speed, np.array(links, np.int32), of, are_many, unproven, names
             )
             groups.append(group)
     return groups
+
+
+def _extenders_of(fabric: Fabric, link: int, fast_nodes: set[int]) -> list[int]:
+    """The extenders whose rate a cable has; none for other cables."""
+    ends = int(fabric.link_from[link]), int(fabric.link_to[link])
+    extenders = [node for node in ends if fabric.is_extender[node]]
+    return [] if len(extenders) == 1 and extenders[0] in fast_nodes else extenders
 
 
 def _both_ends_in(fabric: Fabric, link: int, nodes: set[int]) -> bool:

@@ -35,6 +35,11 @@ _HOST_WORD = re.compile(r"(node|host|server|blade|compute|worker|slot|unit)[-_.]
 # "mlx5_0", "rail1"; a number alone is of "node 0" and "node 1", two hosts, and so is "node1" of "rack3 node1".
 _ADAPTER = re.compile(rf"(?!{_HOST_WORD.pattern})[^\W\d]\S*[0-9]", re.IGNORECASE)
 
+# Long-haul extenders: Longbow of Obsidian Research, IBEx of Bay Microsystems, MetroX of Mellanox. The first two makers
+# are known by the first three bytes of a GUID too (as opensm names them), and make no other InfiniBand device.
+_EXTENDER = re.compile(r"\b(Longbow|Obsidian|IBEx|MetroX|M?TX6(000|100|240|280)|M?TQ8[12]00)", re.IGNORECASE)
+_EXTENDER_MAKERS = (0x001777, 0x000BC1)
+
 
 @dataclass(frozen=True)
 class EndPort:
@@ -45,6 +50,11 @@ class EndPort:
     guid: int  # of the port
     port: int
     is_host: bool = True
+
+
+def is_extender(description: str, guid: int) -> bool:
+    """Whether a node is a long-haul extender, which joins two sites at a rate of its own."""
+    return guid >> 40 in _EXTENDER_MAKERS or _EXTENDER.search(description) is not None
 
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from assay.errors import UserError
 from assay.fabric.levels import connected_parts, find_leaves, find_levels
+from assay.fabric.names import is_extender
 from assay.records.padding import did_you_mean
 
 Ints = NDArray[np.int32]
@@ -153,6 +154,19 @@ class Fabric:
     def is_host(self) -> NDArray[np.bool_]:
         """[H] whether an end port is one of a host, and no router's or aggregation node's."""
         return np.array([kind == HOST for kind in self.host_kinds or [HOST] * self.hosts], np.bool_)
+
+    @cached_property
+    def is_extender(self) -> NDArray[np.bool_]:
+        """[S + H] whether a node is a long-haul extender. Only switches say so in their descriptions: a host may have
+        any name."""
+        texts = [*(self.switch_texts or self.switch_names), *[""] * self.hosts]
+        guids = [*self.switch_guids.tolist(), *self.host_guids.tolist()]
+        return np.array([is_extender(text, guid) for text, guid in zip(texts, guids, strict=True)], np.bool_)
+
+    @cached_property
+    def is_long_haul(self) -> NDArray[np.bool_]:
+        """[L] whether a link is the line between two extenders."""
+        return self.is_extender[self.link_from] & self.is_extender[self.link_to]
 
     @cached_property
     def is_aggregation(self) -> NDArray[np.bool_]:

@@ -240,28 +240,27 @@ def read_hosts(path: Path, option: str) -> list[str]:
         raise UserError(
             f"{option} {path}: no host in it", "one host or node set a line, '#' begins a comment"
         )
-    _refuse_launch_node(path, option, names)
     if has_slots or names.total() > len(names):
         tell(f"{path}: numbers of slots are not used, Assay places its own ranks; {len(hosts)} hosts")
-    counts = {slots[host] for host in hosts[1:]}
-    if len(counts) == 1 and max(counts) > slots[hosts[0]] == 1:  # Summit, Sierra and Lassen list it first
-        tell(f"{path}: {hosts[0]} has one slot, the others {max(counts)} each: is it the job's launch node?")
+    _name_launch_node(path, option, hosts, [slots[host] for host in hosts])
     return hosts
 
 
-def _refuse_launch_node(path: Path, option: str, names: Counter[str]) -> None:
-    """Raises UserError for the hosts of a job of LSF whose first line is the node that the job script runs on: it has
-    one slot, and no rank may run there."""
-    own = os.environ.get("LSB_DJOB_HOSTFILE")
-    first, *others = names
-    if own is None or not others or path.resolve() != Path(own).resolve():
+def _name_launch_node(path: Path, option: str, hosts: list[str], slots: list[int]) -> None:
+    """Says that the first host may be the node that a job's script runs on, as LSF lists it: it has one slot, and the
+    others have more. Raises UserError where the file is that of this job of LSF: no rank may run there."""
+    (first, *others), least = hosts, min(slots[1:], default=0)
+    if slots[0] != 1 or least < 2:
         return
-    if names[first] == 1 and min(names[name] for name in others) > 1:
+    own = os.environ.get("LSB_DJOB_HOSTFILE")
+    if own is not None and path.resolve() == Path(own).resolve():
         raise UserError(
-            f"{option} {path}: {first} is there once, each other host {min(names[name] for name in others)} times or "
-            "more: it looks like LSF's launch node, which is no compute node",
+            f"{option} {path}: {first} is there once, each other host {least} times or more: it looks like LSF's "
+            "launch node, which is no compute node",
             f"write {option.removesuffix('-file')} '{fold(others)}', with {first} if it is one",
         )
+    if least == max(slots[1:]):  # unequal ones are of a cluster whose hosts differ
+        tell(f"{path}: {first} has one slot, the others {least} each: is it the job's launch node?")
 
 
 def host_list(text: str | None, path: str | None, option: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable
 from pathlib import Path
 
 from assay.errors import UserError
@@ -53,8 +54,16 @@ def read_platform(path: Path) -> ET.Element:
 
 def platform_hosts(path: Path) -> list[str]:
     """Returns the hosts of a platform file in its order. Raises UserError."""
+    hosts = hosts_of(read_platform(path).iter(), path)
+    if not hosts:
+        raise UserError(f"{path}: no host, cluster, cabinet or peer in it", PLATFORM.fix)
+    return hosts
+
+
+def hosts_of(nodes: Iterable[ET.Element], path: Path) -> list[str]:
+    """The hosts that these elements declare, in their order. Raises UserError."""
     hosts: list[str] = []
-    for node in read_platform(path).iter():
+    for node in nodes:
         if node.tag in ("host", "peer"):
             hosts.append(str(node.get("id")))
         elif node.tag in ("cluster", "cabinet"):
@@ -62,8 +71,6 @@ def platform_hosts(path: Path) -> list[str]:
             if len(hosts) + len(ids) > MAX_HOSTS:
                 raise _too_many(path)
             hosts += [f"{node.get('prefix', '')}{i}{node.get('suffix', '')}" for i in ids]
-    if not hosts:
-        raise UserError(f"{path}: no host, cluster, cabinet or peer in it", PLATFORM.fix)
     return hosts
 
 

@@ -319,6 +319,7 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
                 "speed": group.speed,
                 "share_of_usual": group.rate / group.usual,
                 "built_so": group.are_many,
+                **({"extenders": ", ".join(group.extenders)} if group.extenders else {}),
                 "of": group.of,
                 "places": "; ".join(places),
             },

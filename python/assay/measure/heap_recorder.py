@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -102,15 +101,6 @@ def make_private(folder: Path) -> None:
     """Makes a folder that only the user can read, because a trace holds paths, names and sizes of the user's data."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
-
-
-def check_program(name: str) -> None:
-    """Raises UserError when there is no such program."""
-    if shutil.which(name) is None:
-        raise UserError(
-            f"cannot run {name}",
-            "check that it is on PATH and executable",
-        )
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Reads what the assembly view needs of an ELF file: its build-id and the extent of a function.
+"""Reads what is needed of an ELF file: its build-id, its loader and the extent of a function.
 
 The file may be another one than was recorded, or damaged: sizes in it are bounded, and what contradicts itself is
 treated as absent. Only 64-bit little-endian files are read, as on x86-64 and AArch64.
@@ -23,6 +23,8 @@ _SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
 )
 NOTES, BUILD_ID, FUNCTION = 4, 3, 2  # PT_NOTE, NT_GNU_BUILD_ID, STT_FUNC
+LOADER = 3  # PT_INTERP
+MAX_PATH = 4096
 SYMBOL_TABLES = (2, 11)  # SHT_SYMTAB, SHT_DYNSYM
 MAX_NOTE_BYTES = 1 << 16
 MAX_SYMBOL_BYTES = 1 << 28
@@ -44,6 +46,14 @@ def build_id(file: BinaryIO) -> str:
             for note_kind, owner, content in _notes(_read(file, offset, size)):
                 if note_kind == BUILD_ID and owner == b"GNU\0":
                     return content.hex()
+    return ""
+
+
+def loader_of(file: BinaryIO) -> str:
+    """The path of the loader that an executable names; empty if it has none, or is no such ELF file."""
+    for kind, _, offset, _, _, size, _, _ in _table(file, _SEGMENT):
+        if kind == LOADER and size <= MAX_PATH:
+            return _read(file, offset, size).split(b"\0")[0].decode(errors="surrogateescape")
     return ""
 
 

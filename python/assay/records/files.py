@@ -5,10 +5,11 @@ Reading a pipe or a device might never end, and writing through another user's l
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,11 +50,22 @@ def open_appended(path: Path) -> BinaryIO:
     raise OSError(errno.EINVAL, "is a link or no regular file", str(path))
 
 
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An OSError within says that it is of ``path``: one of a write has no name."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
 def replace_file(path: Path, content: bytes | Iterable[bytes], mode: int = 0o666) -> None:
     """Writes the whole file or nothing: ``mode`` is that of the new file, less the umask. Raises OSError."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open_new(part, mode) as file:
+        with naming(path), open_new(part, mode) as file:
             file.writelines([content] if isinstance(content, bytes) else content)
         part.replace(path)
     except BaseException:

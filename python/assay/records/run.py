@@ -25,7 +25,7 @@ import msgspec
 
 from assay import __version__
 from assay.errors import UserError
-from assay.records.files import open_appended, open_regular, read_regular, replace_file
+from assay.records.files import naming, open_appended, open_regular, read_regular, replace_file
 from assay.records.foreign import named
 from assay.records.schema import (
     SCHEMA_VERSION,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 CONCLUSIONS = Verdict | Finding | Capacity | Comparison  # derived from measurements
 
 MATRIX_FILE_HOSTS = 128  # hosts; runs of fewer keep rows in records.jsonl, which people and scripts can read
+COPY_AGAIN = "copy the run again from where it was made, as a whole"
 RUNS = Path("runs")  # the default folder of runs, below the current directory
 
 
@@ -100,6 +101,11 @@ class Run:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
+            if not folder.is_absolute() and not _has_current_directory():
+                raise UserError(
+                    f"cannot make the run directory {folder}: the current directory has been removed",
+                    "change to another one, or name an absolute path with -o",
+                ) from error
             raise UserError(
                 f"cannot make the run directory {folder}: {error.strerror}",
                 "name a directory with -o whose parent you can write to",
@@ -125,7 +131,8 @@ class Run:
                 f"{named(folder)} is not a run directory: no run.json in it", "see 'ls runs/'"
             ) from None
         except (OSError, msgspec.MsgspecError) as error:
-            raise UserError(f"cannot read {folder / 'run.json'}: {error}") from error
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UserError(f"cannot read {folder / 'run.json'}: {reason}") from error
         if info.schema != SCHEMA_VERSION:
             raise UserError(
                 f"{folder} was written with record schema {info.schema}, this Assay reads {SCHEMA_VERSION}",
@@ -133,7 +140,10 @@ class Run:
             )
         if info.state == "running":
             info.state, info.reason = "partial", info.reason or "the run was killed"
-        return cls(folder, info, read_records(folder / "records.jsonl"))
+        file = folder / "records.jsonl"
+        if info.state == "complete" and info.completed and not _is_ended(file):
+            raise UserError(f"{file}: missing, or without its end, and the run is complete", COPY_AGAIN)
+        return cls(folder, info, read_records(file))
 
     def check_owner(self) -> None:
         """Raises UserError if another user could have written the command of this run."""
@@ -210,8 +220,9 @@ class Run:
         record.id = self._next_id()
         if self._file is None:
             self._file = open_appended(self.path / "records.jsonl")  # open as long as the run
-        self._file.write(encode(record) + b"\n")
-        self._file.flush()
+        with naming(self.path / "records.jsonl"):
+            self._file.write(encode(record) + b"\n")
+            self._file.flush()
         self._keep(record)
         return record
 
@@ -255,6 +266,22 @@ def _is_provisional(record: AnyRecord, completed: list[str]) -> bool:
     return record.name not in completed
 
 
+def _has_current_directory() -> bool:
+    try:
+        return bool(os.getcwd())
+    except OSError:
+        return False
+
+
+def _is_ended(file: Path) -> bool:
+    """Whether a file of records is there and has the end of its last line."""
+    with contextlib.suppress(FileNotFoundError), open_regular(file) as records:
+        if records.seek(0, os.SEEK_END):
+            records.seek(-1, os.SEEK_END)
+            return records.read(1) == b"\n"
+    return False
+
+
 def read_records(path: Path) -> Iterator[AnyRecord]:
     """Yields every record of the file; an incomplete last line is dropped. Raises UserError."""
     with contextlib.suppress(FileNotFoundError), open_regular(path) as lines:
@@ -264,6 +291,9 @@ def read_records(path: Path) -> Iterator[AnyRecord]:
             try:
                 yield decode_record(line)
             except msgspec.MsgspecError as error:
+                kind = named(path)
+                if kind != str(path):
+                    raise UserError(f"{kind} is no file of records", COPY_AGAIN) from error
                 raise UserError(
                     f"{path}:{number}: not a record: {error}", "was it edited by hand?"
                 ) from error

@@ -6,6 +6,7 @@ terminal's encoding lacks is escaped, and so are characters that change what a t
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import sys
@@ -52,15 +53,26 @@ class _Styled:
 
 def prepare_output() -> None:
     """Replaces the two streams, unless a caller (a test) has replaced them already. Raises UserError if standard output
-    is closed: every verb prints, and a file that is opened next would get its descriptor."""
+    is closed: every verb prints, and a file that is opened next would get its descriptor.
+
+    A shell that runs a script without a stream has opened the script in its place: it cannot be written to."""
     if sys.stdout is not None and sys.stdout is sys.__stdout__:
-        sys.stdout = _wrap_stream(cast(TextIO, sys.stdout))
+        output = cast(TextIO, sys.stdout)
+        sys.stdout = _wrap_stream(output) if _can_write(output) else None
+    if sys.stderr is not None and sys.stderr is sys.__stderr__:
+        errors = cast(TextIO, sys.stderr)
+        if not _can_write(errors):
+            _discard(errors.fileno())
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     elif sys.stderr is sys.__stderr__:
         sys.stderr = _wrap_stream(cast(TextIO, sys.stderr), line_buffering=True)
     if sys.stdout is None:
         raise UserError("standard output is closed", "send it to a file, or to /dev/null if it is not needed")
+
+
+def _can_write(stream: TextIO) -> bool:
+    return fcntl.fcntl(stream.fileno(), fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
 
 
 def _wrap_stream(stream: TextIO, line_buffering: bool = False) -> TextIO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -195,6 +196,34 @@ def test_a_closed_output_is_refused_before_anything_is_measured() -> None:
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})  # fmt: skip
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "standard output is closed; fix: send it to a file" in done.stderr
+
+
+def test_a_script_without_standard_error_changes_no_exit_code(tmp_path: Path) -> None:
+    """bash opens a script by the first free descriptor: standard error, or output, is then that file, to read."""
+    script = tmp_path / "assay.sh"
+    script.write_text(f'#!/bin/bash\nexec {sys.executable} -m assay "$@"\n')
+    script.chmod(0o700)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    for words, status in (("net --nonsense 2>&-", 2), ("list >&-", 2), ("--version 2>&-", 0)):
+        done = subprocess.run(
+            ["bash", "-c", f"{script} {words}"], env=environment, capture_output=True, timeout=120
+        )
+        assert done.returncode == status, words
+        assert b"defect" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(errno.ENOSPC, "no space left"), (errno.EDQUOT, "disk quota is used up")]
+)
+def test_a_full_disk_is_said_with_the_file(
+    number: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number), "out/records.jsonl")
+
+    monkeypatch.setattr(Run, "create", fail)
+    assert main(["run", "node.settings"]) == 2
+    assert f"assay: out/records.jsonl: {'the ' * (number == errno.EDQUOT)}{said}" in capsys.readouterr().err
 
 
 def expect_refusal(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,6 +105,8 @@ def test_mdtest_has_the_numbers_of_ior() -> None:
     [
         ("-n 10 -C", "-C is not supported: create alone"),
         ("-n 10 -z 2 -b 3 -I 5", "-z is not supported: a tree of directories (depth)"),
+        ("-n 10 -I 5", "-I 5 with -n 10: mdtest makes several directories"),
+        ("-n 10 -x=status", "-x is not supported: a status file of the stonewall"),
         ("-n 10 -P -x status", "-x is not supported: a status file of the stonewall"),
         ("-n 10 -d a@b", "-d a@b: mdtest uses several directories"),
         ("-n 10 --gpuDirect", "unrecognized arguments: --gpuDirect"),
@@ -118,6 +120,11 @@ def test_an_option_of_mdtest_without_a_counterpart_is_named(words: str, problem:
 
 def test_options_of_the_text_of_mdtest_change_nothing() -> None:
     assert mdtest(["-n", "10", "-v", "-v", "-P", "-Z", "-V=2"]).params == {"items": 10}
+
+
+@pytest.mark.parametrize("words", ["-z 0 -b 1 -I 10", "-n=10 -b 7", "-I=10", "-n 10 -I 10 -z=0"])
+def test_one_directory_of_mdtest_is_no_tree(words: str) -> None:
+    assert mdtest(words.split()).params == {"items": 10}
 
 
 def entry(kind: str, **settings: str) -> dict[str, object]:
@@ -149,6 +156,13 @@ def test_of_a_json_whose_parts_differ_each_command_takes_its_own(tmp_path: Path)
     assert f"h5bench_write {path} FILE, then -- h5bench_read {path} FILE" in refused.value.fix
     with pytest.raises(UserError, match="no benchmark 'read'"):
         h5bench(["h5bench_read", str(write_json(tmp_path, entry("write"))), "x.h5"])
+
+
+def test_the_mode_of_older_versions_of_h5bench_is_known() -> None:
+    assert h5bench(["DIM_1=4 K", "ASYNC_MODE=NON"]).params == {"dim_1": 4096}
+    with pytest.raises(UserError, match="ASYNC_MODE=EXP is not supported") as refused:
+        h5bench(["DIM_1=4 K", "ASYNC_MODE=EXP"])
+    assert refused.value.fix == "ASYNC_MODE=NON"
 
 
 @pytest.mark.parametrize("program", [["h5bench"], ["./install/bin/h5bench", "--debug", "-a"]])

@@ -101,3 +101,10 @@ def test_the_link_is_told_beside_card_and_slot() -> None:
 
 def test_the_only_gpu_has_no_peers() -> None:
     assert findings(planted([0.1])) == []
+
+
+@pytest.mark.parametrize(
+    ("peers", "share", "is_named"), [(3, 0.75, False), (3, 0.65, True), (7, 0.75, False), (8, 0.75, True)]
+)
+def test_few_peers_show_only_a_larger_loss(peers: int, share: float, is_named: bool) -> None:
+    assert bool(findings(planted([share] + [1.0] * peers))) == is_named

@@ -292,6 +292,40 @@ def test_a_group_that_its_ports_could_exceed_is_a_fault() -> None:
     assert "6 host cables run at 4x QDR, 19% of what both ends support" in findings[0].cause
 
 
+def two_sites(extender: str, guid: int, local: tuple[int, str], line: tuple[int, str]) -> Fabric:
+    """Two switches with four hosts each, and an extender at each; all cables but those are 4x EDR."""
+    fabric = connected(4, [(0, 1), (0, 1), (0, 2), (2, 3), (3, 1)], [0] * 4 + [1] * 4)
+    widths, speeds = [4] * fabric.links, ["EDR"] * fabric.links
+    for link in range(fabric.links):
+        on = [node in (2, 3) for node in (fabric.link_from[link], fabric.link_to[link])]
+        if any(on):
+            widths[link], speeds[link] = line if all(on) else local
+    return replace(
+        fabric,
+        link_width=np.array(widths, np.int32),
+        link_speed=speeds,
+        switch_texts=["leaf0", "leaf1", f"{extender} A", f"{extender} B"],
+        switch_guids=np.array([1, 2, guid + 3, guid + 4], np.uint64),
+        link_max_rate=np.where(np.array(widths) > 0, 4 * 25.78125e9, 0) * (np.array(speeds) != local[1]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("extender", "guid"), [("Longbow C103", 0), ("x", 0x001777 << 40), ("MF0;m:MTX6100/U1", 0)]
+)
+def test_the_cables_of_an_extender_between_two_sites_are_not_accused(extender: str, guid: int) -> None:
+    findings = check_cables(two_sites(extender, guid, (4, "QDR"), (1, "SDR")))
+    assert [(finding.rule, finding.severity) for finding in findings] == [("mixed_rates", "warning")] * 2
+    assert all("to a long-haul extender" in finding.cause for finding in findings)
+
+
+def test_other_switches_and_narrow_cables_to_an_extender_are_accused() -> None:
+    rules = [finding.rule for finding in check_cables(two_sites("spine", 0, (4, "QDR"), (1, "SDR")))]
+    assert "slow_cable" in rules
+    (first, second, _) = check_cables(two_sites("Longbow", 0, (1, "EDR"), (4, "SDR")))
+    assert first.rule == second.rule == "slow_cable" and first.severity == "fault"
+
+
 def test_islands_are_named_with_their_hosts_and_pairs() -> None:
     (finding,) = check_cables(connected(2, [], [0, 0, 1]))
     assert (finding.rule, finding.severity) == ("island", "fault")

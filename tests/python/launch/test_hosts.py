@@ -260,6 +260,7 @@ def test_the_time_of_a_line_grows_with_its_length_alone(tmp_path: Path, line: st
     ("lines", "is_refused"),
     [
         (["batch5"] + ["c1"] * 42 + ["c2"] * 42, True),
+        (["batch5"] + ["c1"] * 42 + ["c2"] * 43, True),
         (["batch5", "c1", "c2"], False),  # one slot on each node
         (["c1"] * 4 + ["c2"], False),  # slots fill the first node
         (["c1"] * 4 + ["c2"] * 4, False),
@@ -281,6 +282,16 @@ def test_the_launch_node_of_an_lsf_job_is_no_host_of_ranks(
     with pytest.raises(UserError, match="batch5 is there once, each other host 42 times or more") as refused:
         read_hosts(path, "--hosts-file")
     assert "write --hosts 'c[1-2]'" in refused.value.fix
+
+
+def test_a_job_of_lsf_with_hosts_and_numbers_in_a_line_has_a_launch_node_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("batch5 1 c1 42 c2 42\n")
+    monkeypatch.setenv("LSB_DJOB_HOSTFILE", str(path))
+    with pytest.raises(UserError, match="batch5 is there once"):
+        read_hosts(path, "--hosts-file")
 
 
 def test_a_quoted_host_file_is_read(tmp_path: Path) -> None:

@@ -348,7 +348,7 @@ def test_h5bench_of_peanuts_with_the_accelerator(
         ("ior", ["-w", "-Y", "-D", "3"], "cannot be synced after each write and stonewalled"),
         ("ior", ["--quick"], "unrecognized arguments: --quick"),
         ("reaction-diffusion", ["--quick"], "unrecognized arguments: --quick"),
-        ("hdf5", ["QUICK=1"], "QUICK=1 is not supported"),
+        ("hdf5", ["QUICK=1"], "the setting QUICK is not supported"),
         ("ior", ["-l", "zeros"], "'zeros' is not one of timestamp, offset, incompressible, random"),
         ("ior", ["-O", "lustreStripeCount=4"], "-O lustreStripeCount=4: it is not a directive"),
         ("ior", ["-O", "summaryFormat=CSV"], "only JSON is supported"),

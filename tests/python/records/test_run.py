@@ -41,6 +41,54 @@ def test_a_killed_run_keeps_its_whole_lines_and_says_that_it_is_partial(tmp_path
     assert reloaded.info.state == "partial" and "killed" in reloaded.info.reason
 
 
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut"])
+def test_a_complete_run_without_all_of_its_records_is_refused(tmp_path: Path, damage: str) -> None:
+    run = Run.create("net", [], parent=tmp_path)
+    run.append(measured(1.0))
+    run.append(measured(2.0))
+    run.info.completed = ["node.memory"]
+    run.finish("complete")
+    file = run.path / "records.jsonl"
+    content = file.read_bytes()
+    file.unlink()
+    if damage != "missing":
+        file.write_bytes(content[:-5] if damage == "cut" else b"")
+    with pytest.raises(
+        UserError, match=r"records.jsonl: missing, or without its end, and the run is complete"
+    ):
+        Run.load(run.path)
+    file.write_bytes(content)
+    assert len(Run.load(run.path).records) == 2
+
+
+def test_records_that_are_another_file_are_named(tmp_path: Path) -> None:
+    run = Run.create("net", [], parent=tmp_path)
+    (run.path / "records.jsonl").write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:00ff\nsize 12\n"
+    )
+    with pytest.raises(UserError, match=r"records.jsonl \(a pointer of Git LFS\) is no file of records"):
+        Run.load(run.path)
+
+
+def test_a_removed_current_directory_is_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    with pytest.raises(UserError, match="the current directory has been removed"):
+        Run.create("net", [])
+    assert Run.create("net", [], path=tmp_path / "run").path.is_dir()
+
+
+def test_a_full_disk_is_named_by_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run.create("net", [], parent=tmp_path)
+    (run.path / "records.jsonl").symlink_to("/dev/full")
+    monkeypatch.setattr("assay.records.run.open_appended", lambda path: path.open("ab"))
+    with pytest.raises(OSError) as refused:
+        run.append(measured(1.0))
+    assert refused.value.filename == str(run.path / "records.jsonl")
+
+
 def test_a_reloaded_run_continues_its_ids(tmp_path: Path) -> None:
     run = Run.create("net", [], parent=tmp_path)
     run.append(measured(1.0))

@@ -42,7 +42,7 @@ def import_profile(args: argparse.Namespace) -> int:
     try:
         import_file(session.run.path / FOLDER, args.file)
     except UserError:
-        session.run.finish("failed", f"{args.file} could not be read")
+        session.run.discard()
         raise
     if any(profile.trace.cut_off for profile in Profiles(session.run.path).processes):
         session.ended_early = f"{args.file.name} lacks its end, so what was not freed in it is not judged"

@@ -14,8 +14,9 @@ from assay.commands.parser import Example
 from assay.commands.sub_verbs import Verbs
 from assay.errors import UserError
 from assay.measure.heap import FOLDER, conclude, traces
-from assay.measure.heap_recorder import check_program, record_program
+from assay.measure.heap_recorder import record_program
 from assay.measure.session import Session
+from assay.measure.startable import require_program
 from assay.profile.heap import HeapProfile
 from assay.records.run import as_text
 from assay.records.units import format_quantity
@@ -46,7 +47,7 @@ def prepare_record(verbs: Verbs) -> None:
 def record(args: argparse.Namespace) -> int:
     if not args.program:
         raise UserError("no program given", "write it after --: assay heap -- ./program")
-    check_program(args.program[0])
+    require_program(args.program[0])
     session = HEAP.new_session(args, {"program": [as_text(argument) for argument in args.program]})
     session.out = session.err  # standard output is the program's
     status = record_program(session.run.path / FOLDER, args.program, read_recording(args))

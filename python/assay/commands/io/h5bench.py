@@ -48,7 +48,7 @@ H5BENCH_CHOICES = {
 # Settings of h5bench's samples that need no action here.
 H5BENCH_ACCEPTED = {
     "MODE": ("SYNC",),
-    "ASYNC_MODE": ("NON",),  # of older versions
+    "ASYNC_MODE": ("NON", "SYNC"),  # of older versions
     "COMPRESS": ("NO", "N"),
     "FILE_PER_PROC": ("NO", "N"),
     "SUBFILING": ("NO", "N"),
@@ -161,7 +161,7 @@ def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
         known = H5BENCH_ACCEPTED[key][0] if key in H5BENCH_ACCEPTED else "write or read"
         raise UserError(f"hdf5: {key}={value} is not supported", f"{key}={known}")
     keys = [*H5BENCH_NUMBERS, *H5BENCH_SWITCHES, *H5BENCH_CHOICES, "EMULATED_COMPUTE_TIME_PER_TIMESTEP"]
-    raise UserError(f"hdf5: {key}={value} is not supported", f"choose one of {', '.join(keys)}")
+    raise UserError(f"hdf5: the setting {key} is not supported", f"choose among {', '.join(keys)}")
 
 
 def _parse_number(key: str, value: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from assay.commands.io.original import (
     OriginalOptions,
@@ -21,13 +22,13 @@ MDTEST_HELP = """Options, with mdtest's names (-n and -w after '--', since Assay
   -u, --unique a directory for each rank   -N, --shift N ranks to the one whose items are used
   -F, --files-only   -D, --directories-only   -W, --stonewall SECONDS limit of each phase
   -w, --bytes SIZE written to each file, and read   -e SIZE read: as -w   -d, --directory DIR
+  -I N without -n: as -n   -z 0 and any -b: no tree of directories
   -a, --api posix|mpiio|both (default: both)"""
 
 # Options of mdtest that Assay does not have, with their meaning there.
 MDTEST_REFUSED = {
     "-C": "create alone", "-T": "stat alone", "-E": "read alone", "-r": "remove alone", "-U": "a phase of renames",
-    "-b": "a tree of directories (branching factor)", "-z": "a tree of directories (depth)",
-    "-I": "items of each directory of a tree", "-L": "files at the leaves of a tree alone",
+    "-L": "files at the leaves of a tree alone",
     "-f": "a first number of tasks", "-l": "a last number of tasks", "-s": "a stride of the number of tasks",
     "-S": "one file of all ranks", "-c": "creation by rank 0", "-k": "creation by mknod", "-R": "stat in random order",
     "-B": "no barriers between phases", "-p": "a pause before each iteration", "-t": "the time of own directories",
@@ -61,9 +62,13 @@ def mdtest(arguments: Sequence[str]) -> OriginalOptions:
     for option in MDTEST_ACCEPTED:
         parser.add_argument(option, dest="verbose", action="count")
     parser.add_argument("-V", dest="verbose", type=non_negative_integer)
+    parser.add_argument("-z", dest="depth", type=non_negative_integer)
+    parser.add_argument("-b", dest="branches", type=non_negative_integer)
+    parser.add_argument("-I", dest="items_of_directory", type=non_negative_integer)
     add_refused(parser, MDTEST_REFUSED)
     parsed = vars(parser.parse_args(without_program(arguments, "mdtest")))
     parsed.pop("verbose")
+    _take_tree(parsed)
     read, directory = parsed.pop("read"), parsed.pop("directory")
     if read is not None and read != (parsed["bytes"] or 0):
         raise UserError(
@@ -74,3 +79,20 @@ def mdtest(arguments: Sequence[str]) -> OriginalOptions:
     if directory is not None:
         parsed["file"] = f"{directory.rstrip('/') or '/'}/assay-metadata"
     return OriginalOptions(without_unset(parsed))
+
+
+def _take_tree(parsed: dict[str, Any]) -> None:
+    """Takes the options of a tree of directories, of which one directory is measured. Raises UserError for more."""
+    depth, _, of_directory = parsed.pop("depth"), parsed.pop("branches"), parsed.pop("items_of_directory")
+    if depth:
+        raise UserError(
+            "metadata: -z is not supported: a tree of directories (depth)", "give -z 0, or leave it out"
+        )
+    if of_directory is None:
+        return
+    if parsed["items"] not in (None, of_directory):
+        raise UserError(
+            f"metadata: -I {of_directory} with -n {parsed['items']}: mdtest makes several directories",
+            "leave out -I: all items are in one",
+        )
+    parsed["items"] = of_directory

@@ -56,9 +56,9 @@ class _Refused(Checked):
 
 
 def add_refused(parser: argparse.ArgumentParser, meanings: Mapping[str, str]) -> None:
-    """Options that are refused by their names and meanings."""
+    """Options that are refused by their names and meanings, with a value ("-x=FILE") and without."""
     for option, meaning in meanings.items():
-        parser.add_argument(option, action=_Refused, nargs=0, const=meaning, dest=argparse.SUPPRESS)
+        parser.add_argument(option, action=_Refused, nargs="?", const=meaning, dest=argparse.SUPPRESS)
 
 
 # IOR and mdtest read all numbers by one function (src/option.c, string_to_bytes): a whole number, then one letter; what

@@ -30,6 +30,7 @@ from assay.launch.stores import (
     list_store,
     recover_store,
 )
+from assay.measure.startable import require_program
 from assay.records.text import name_text
 from assay.records.units import format_quantity
 
@@ -84,6 +85,7 @@ def prepare_run(verbs: Verbs) -> None:
 def run_program(args: argparse.Namespace) -> int:
     if not args.program:
         raise UserError("no program given", "write it after --: assay io run -- mpirun -n 4 ./app")
+    require_program(args.program[0])
     if obstacle := obstacle_in(args.program):
         return _run_without_accelerator(args, obstacle)
     mpi = args.mpi or mpi_of(args.program)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 
 from assay.commands.numa.runs import NUMA
@@ -19,6 +18,7 @@ from assay.measure.numa import (
     load_profiles,
     record_program,
 )
+from assay.measure.startable import require_program
 from assay.numa.advice import advise, applicable, plan
 from assay.numa.applied import save_applied
 from assay.numa.profile import Profile
@@ -72,9 +72,7 @@ def record(args: argparse.Namespace) -> int:
     program: list[str] = getattr(args, "program", None) or []
     if not program:
         raise UserError("no program given", "write it after --: assay numa -- ./program")
-    executable = shutil.which(program[0])
-    if executable is None:
-        raise UserError(f"cannot run {program[0]}", "check that it is on PATH and executable")
+    executable = require_program(program[0])
     if args.period and not args.samples:
         raise UserError("--period is of samples", "give --samples too")
     if args.samples:

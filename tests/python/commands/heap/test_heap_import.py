@@ -94,3 +94,10 @@ def test_what_cannot_be_imported_is_named(tmp_path: Path, text: str, problem: st
     file = tmp_path / "file"
     file.write_text(text)
     assert problem in usage_error("import", file, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("text", ["hello", "v 10500 3\nx 6 ./prog\nX ./prog\nm 1 x 5d7ea53f9000 0 848\n"])
+def test_nothing_is_left_of_an_import_that_is_refused(tmp_path: Path, text: str) -> None:
+    done = import_file(tmp_path, text.encode())
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
