@@ -68,6 +68,13 @@ class Case:
         self.hosts = [f"n{i}" for i in range(self.fabric.count)]
         self.transfers = 0
 
+    def title(self) -> str:
+        fabric = self.fabric
+        return (
+            f"{self.seed} {self.kind}: {fabric.count} hosts, {fabric.cabinets} cabinets, noise {self.noise:.1%}, "
+            f"both {fabric.duplex_limit:.3g}, oversubscribed {fabric.oversubscription:.2f}"
+        )
+
     def measured(self, fabric: Fabric, flows: Flows, repeats: int, alone: bool = False) -> Floats:
         """The rates of concurrent flows, B/s: medians of ``repeats`` bursts. ``alone``: one flow after the other."""
         self.transfers += len(flows) * repeats
@@ -188,12 +195,13 @@ def neighbour_rounds(count: int) -> list[Flows]:
     return [ordered_pairs for pairs in flows for ordered_pairs in (pairs, pairs[:, ::-1])]
 
 
-def generate_case(seed: int, kind: str) -> Case:
+def generate_case(seed: int, kind: str, sizes: Sequence[int] = SIZES) -> Case:
+    """``sizes``: the counts of hosts to choose from; cabinets that are faulty need three of them, with four hosts."""
     rng = np.random.default_rng((seed, 1))
-    count = int(rng.choice(SIZES))
+    count = int(rng.choice(sizes))
     cabinets = int(rng.choice([g for g in (3, 4, 6, 8) if count % g == 0 and count // g >= 4] or [2]))
     if kind in ("cabinet", "busy cabinet") and cabinets < 3:
-        count, cabinets = 12 * int(rng.choice([1, 2, 4])), 3
+        count, cabinets = 12 * int(rng.choice([k for k in (1, 2, 4) if 12 * k <= max(sizes)])), 3
     host_variation = np.exp(rng.normal(0, rng.uniform(0, 0.01), (2, count)))
     fabric = Fabric(count, cabinets, host_variation[0], host_variation[1])
     if rng.random() < 0.25:

@@ -30,7 +30,9 @@ from pathlib import Path
 
 from figures import MISSED, holds, known_misses, missed_list
 
-AREAS = ("net", "node", "heap", "alloc", "io", "model", "events", "fabric", "numa", "report", "scale")
+AREAS = (
+    "net", "culprits", "wires", "node", "heap", "alloc", "io", "model", "events", "fabric", "numa", "report", "scale",
+)  # fmt: skip
 LIMIT_S = 600.0  # of an area
 GRACE_S = 20.0  # in which a program that is told to end takes its lab down
 

@@ -104,7 +104,8 @@ def pytest_areas() -> tuple[str, ...]:
 
 # The benchmarks of an area; bench/run.py knows them by these names.
 BENCHES = {
-    "node": ("node",), "network": ("net",), "storage": ("io",), "profile": ("heap", "alloc"), "numa": ("numa",),
+    "node": ("node",), "network": ("net", "culprits", "wires"), "storage": ("io",),
+    "profile": ("heap", "alloc"), "numa": ("numa",),
     "events": ("events", "scale"), "fabric": ("fabric",), "model": ("model",), "report": ("report",),
 }  # fmt: skip
 

@@ -153,7 +153,9 @@ def _status_json(lab: VirtualCluster, running: dict[str, list[int]]) -> dict[str
             "processes": sorted(running[host.name]),
             "tx": host.fault.tx or lab.rates.up,
             "rx": host.fault.rx or lab.rates.down,
-            "fault": {key: getattr(host.fault, key) for key in ("tx", "rx", "down", "tx_loss", "rx_loss")},
+            "fault": {
+                key: getattr(host.fault, key) for key in ("tx", "rx", "down", "tx_loss", "rx_loss", "tx_to")
+            },
         }
         for host in lab.nodes.values()
     ]
@@ -166,6 +168,9 @@ def _status_json(lab: VirtualCluster, running: dict[str, list[int]]) -> dict[str
         "slurm": lab.slurm,
         "mtu": lab.mtu,
         "rates": rates,
+        "cabinet_faults": {
+            name: {"tx": fault.tx, "rx": fault.rx} for name, fault in lab.cabinet_faults.items()
+        },
         "hosts": hosts,
     }
 
@@ -177,6 +182,9 @@ def _summary(lab: VirtualCluster) -> str:
         text += f", {_rate_text(lab.rates.duplex)} a host both ways together"
     if lab.rates.cabinet is not None:
         text += f", {_rate_text(lab.rates.cabinet)} a cabinet"
+    for cabinet, fault in lab.cabinet_faults.items():
+        if fault != Fault():
+            text += f", faulty: {cabinet} {_describe_fault(fault)}"
     if lab.mtu != 1500:
         text += f", MTU {lab.mtu}"
     return text + (", with Slurm" if lab.slurm else "")
@@ -193,6 +201,7 @@ def _rate_text(rate: float | None) -> str:
 
 def _describe_fault(fault: Fault) -> str:
     parts = [side for side, rate in (("tx", fault.tx), ("rx", fault.rx)) if rate is not None]
+    parts += [f"tx to {NodeSet.fromlist(list(fault.tx_to))}"] if fault.tx_to else []
     parts += [
         f"{side} loses {format_share(loss)}"
         for side, loss in (("tx", fault.tx_loss), ("rx", fault.rx_loss))
@@ -256,17 +265,20 @@ def _prepare_fault(verbs: Verbs) -> None:
     parser = _add_verb(
         verbs,
         "fault",
-        "Plant faults in hosts, or clear them. Faults add up until --clear.",
+        "Plant faults in hosts or in the uplinks of cabinets, or clear them. Faults add up until --clear.",
         [
             Example("assay lab fault h3 --tx 50%", "h3 sends at half its rate", "a lab"),
+            Example("assay lab fault h3 --tx 50% --to h5", "the path from h3 to h5 alone", "a lab"),
+            Example("assay lab fault c1 --rx 50%", "the uplink of a cabinet", "a lab"),
             Example("assay lab fault 'h[4-7]' --rx-loss 1%", needs="a lab"),
             Example("assay lab fault 'h[0-7]' --clear", needs="a lab"),
         ],
     )
-    parser.add_argument("hosts", metavar="HOST", help="a host or a node set, such as h[0-3]")
+    parser.add_argument("hosts", metavar="HOST", help="a host, a cabinet or a node set, such as h[0-3] or c0")
     parser.add_argument(
         "--tx", metavar="RATE", help="limit what it sends: a share of the planted rate, or a rate"
     )
+    parser.add_argument("--to", metavar="HOSTS", help="with --tx: only what it sends to these hosts")
     parser.add_argument("--rx", metavar="RATE", help="limit what it receives, likewise")
     parser.add_argument("--tx-loss", metavar="SHARE", help="lose this share of the packets that it sends")
     parser.add_argument("--rx-loss", metavar="SHARE", help="lose this share of the packets that it receives")
@@ -277,19 +289,26 @@ def _prepare_fault(verbs: Verbs) -> None:
 
 def _fault(args: argparse.Namespace) -> int:
     lab = VirtualCluster.load(args.lab or None)
-    hosts = lab.select(args.hosts)
+    names = lab.select_faulty(args.hosts)
+    if args.to and not args.tx:
+        raise UserError("--to has no rate", "give --tx too, as in: --tx 50% --to h5")
     faults = [option for option in ("tx", "rx", "tx_loss", "rx_loss", "down") if getattr(args, option)]
     if bool(faults) == args.clear:
         raise UserError("a fault and --clear exclude each other" if faults else "no fault given",
                         "give --tx, --rx, --tx-loss, --rx-loss or --down, or --clear alone")  # fmt: skip
+    of_cabinet = any(name in lab.cabinets for name in names)
+    if of_cabinet and not set(names) <= set(lab.cabinets):
+        raise UserError(f"'{args.hosts}' has hosts and cabinets", "give them one after the other")
+    tx = lab.fault_rate(args.tx, "tx", of_cabinet) if args.tx else None
     fault = Fault(
-        tx=lab.fault_rate(args.tx, "tx") if args.tx else None,
-        rx=lab.fault_rate(args.rx, "rx") if args.rx else None,
+        tx=None if args.to else tx,
+        tx_to={peer: tx for peer in lab.select(args.to)} if args.to and tx else {},
+        rx=lab.fault_rate(args.rx, "rx", of_cabinet) if args.rx else None,
         down=args.down,
         tx_loss=parse_loss(args.tx_loss) if args.tx_loss else None,
         rx_loss=parse_loss(args.rx_loss) if args.rx_loss else None,
     )
-    lab.fault(hosts, None if args.clear else fault)
+    lab.fault(names, None if args.clear else fault)
     return EXIT_PASS
 
 

@@ -24,6 +24,7 @@ CHANCE = 0.001  # without a retest: expected number of healthy suspects of a run
 MIN_UNTESTED = {"transmit": 0.15, "receive": 0.15, "pair": 0.5, "block": 0.3}  # least loss without a retest
 MIN_UNTESTED_OF_FEW = 0.3  # the same with few hosts, whose spread is hardly known
 FEW = 32
+MIN_EFFECT_BEYOND_SIDE = math.log(0.85)  # of a block to a slow host that has a finding of its own
 MIN_CONGESTION = 0.4  # loss under load that is a warning although the pair recovers alone
 
 Observation = tuple[Suspect, Outcome | None]  # a suspect under load, and its retest
@@ -88,17 +89,21 @@ def _paths(evidence: Evidence, side: Literal["pair", "block"]) -> list[Finding]:
         for suspect, outcome in evidence.suspects
         if suspect.side == side
         and _is_fault(evidence, suspect, outcome)
-        and not (side == "pair" and _is_explained(evidence, suspect))
+        and not _is_explained(evidence, suspect, outcome)
     ]
 
 
-def _is_explained(evidence: Evidence, pair: Suspect) -> bool:
-    """Whether an end of the pair or its block has a finding already."""
+def _is_explained(evidence: Evidence, path: Suspect, outcome: Outcome | None) -> bool:
+    """Whether a pair has an end or a block with a finding already; a block, an only host as one end that has one and is
+    as slow."""
+    effect = _effect(path, outcome)
     return any(
-        other.side != "pair"
-        and other.covers(pair.hosts[0], pair.peers[0])
-        and _is_fault(evidence, other, outcome)
-        for other, outcome in evidence.suspects
+        other.side != path.side
+        and other.side != "pair"
+        and all(other.covers(host, peer) for host in path.hosts for peer in path.peers)
+        and (path.side == "pair" or effect > _effect(other, other_outcome) + MIN_EFFECT_BEYOND_SIDE)
+        and _is_fault(evidence, other, other_outcome)
+        for other, other_outcome in evidence.suspects
     )
 
 

@@ -60,6 +60,7 @@ class Lab:
         self.cabinets: dict[str, list[str]] = {}
         for host in lab_state.hosts:
             self.cabinets.setdefault(host.cabinet, []).append(host.name)
+        self.cabinet_faults = lab_state.cabinet_faults
         self.agent = str(state.folder(self.name) / "agent")
 
     @classmethod
@@ -157,18 +158,39 @@ class Lab:
         """Returns the command that runs ``argv`` inside a node, in the current folder and environment."""
         return [str(state.folder(self.name) / "enter"), host, *argv]
 
-    def fault(self, hosts: Sequence[str], fault: Fault | None) -> None:
-        """Adds a fault to the hosts; None removes all of their faults."""
+    def select_faulty(self, names: str) -> list[str]:
+        """Like ``select``, but also accepts cabinets, such as "c0"."""
+        return [name for name in self._parse(names) if name in self.cabinets or self._host(name)]
+
+    def fault(self, names: Sequence[str], fault: Fault | None) -> None:
+        """Adds a fault to hosts and cabinets; None removes all of their faults.
+
+        Raises UserError for a fault that a cabinet cannot have."""
         with state.locked_update(self.name) as lab_state:
             switch = self._holder(traffic.SWITCH)
             had_loss = _is_lossy(lab_state)
+            addresses = {host.name: host.address for host in lab_state.hosts}
             for host in lab_state.hosts:
-                if host.name in hosts:
+                if host.name in names:
                     self._holder(host.name)
                     host.fault = _merged_fault(host.fault, fault) if fault else Fault()
-                    traffic.apply_fault(host, host.fault, lab_state.rates, switch)
+                    traffic.apply_fault(host, lab_state.rates, addresses, switch)
+            for number, cabinet in enumerate(self.cabinets):
+                if cabinet in names:
+                    new = (
+                        _merged_fault(lab_state.cabinet_faults.get(cabinet, Fault()), fault)
+                        if fault
+                        else Fault()
+                    )
+                    if new != Fault(tx=new.tx, rx=new.rx):
+                        raise UserError(
+                            f"{cabinet} is a cabinet, which can only be slow", "give --tx, --rx or --clear"
+                        )
+                    lab_state.cabinet_faults[cabinet] = new
+                    traffic.apply_cabinet_fault(number, new, lab_state.rates, switch)
             self._apply_packet_loss(lab_state, had_loss, switch)
         self.nodes = {host.name: host for host in lab_state.hosts}
+        self.cabinet_faults = lab_state.cabinet_faults
 
     def _apply_packet_loss(self, lab_state: state.State, had_loss: bool, switch: int) -> None:
         """Plants the packet loss of the hosts' faults; calls nft only if there is or was any."""
@@ -178,12 +200,12 @@ class Lab:
         head = Host(_HEAD.name, _HEAD.cabinet, _HEAD.address, self._holder(_HEAD.name))
         traffic.plant_loss(running_hosts, head, switch)
 
-    def fault_rate(self, text: str, side: str) -> float:
+    def fault_rate(self, text: str, side: str, of_cabinet: bool = False) -> float:
         """Parses a rate ("50mbit") or a share ("50%") of the planted rate of a side ("tx", "rx"), in B/s.
 
         Raises UserError for anything else, and for a rate above the planted one.
         """
-        rate_limit = traffic.planted_rate(self.rates, side)
+        rate_limit = self.rates.cabinet if of_cabinet else traffic.planted_rate(self.rates, side)
         if text.strip().endswith("%"):
             return _parse_share(text, rate_limit)
         rate = traffic.parse_rate(text)
@@ -252,6 +274,7 @@ def _merged_fault(old: Fault, new: Fault) -> Fault:
         new.down or old.down,
         new.tx_loss or old.tx_loss,
         new.rx_loss or old.rx_loss,
+        old.tx_to | new.tx_to,
     )
 
 

@@ -36,14 +36,16 @@ class Rates(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class Fault(msgspec.Struct, omit_defaults=True, frozen=True):
-    """The planted faults of a host: a lower transmit or receive rate (B/s), the share of packets lost that it sends
-    (``tx_loss``) or that are sent to it (``rx_loss``), and whether its link is down."""
+    """The planted faults of a host: a lower transmit or receive rate (B/s), of all that it sends or to single hosts
+    (``tx_to``), the share of packets lost that it sends (``tx_loss``) or that are sent to it (``rx_loss``), and whether
+    its link is down. Of a cabinet: ``tx`` and ``rx`` of its uplink."""
 
     tx: float | None = None
     rx: float | None = None
     down: bool = False
     tx_loss: float | None = None
     rx_loss: float | None = None
+    tx_to: dict[str, float] = {}
 
 
 class Host(msgspec.Struct, omit_defaults=True):
@@ -64,6 +66,7 @@ class State(msgspec.Struct):
     rates: Rates
     slurm: bool
     mtu: int = 1500
+    cabinet_faults: dict[str, Fault] = {}
 
 
 def lab_name(name: str | None) -> str:

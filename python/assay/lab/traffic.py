@@ -21,7 +21,7 @@ The network is set up by text for ``ip -batch``, ``tc -batch`` and ``nft -f``: o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from assay.errors import UserError
 from assay.lab import tools
@@ -45,6 +45,7 @@ SLOW_SEGMENT = 8 * 1024  # bytes of the largest segment that a host sends if any
 QUEUE_BURSTS = 4
 LOSS_PARTS = 1_000_000_000  # resolution of the planted loss
 MAX_SEGMENTS = 65535  # the kernel's default of gso_max_segs
+UNLIMITED = 12.5e9  # B/s, of a bucket that must have a rate
 
 
 def parse_rate(text: str) -> float:
@@ -88,14 +89,40 @@ def planted_rate(rates: Rates, side: str) -> float | None:
     return min(limits, default=None)
 
 
+def _burst(rate: float) -> int:
+    """The bytes that a bucket of ``rate`` (B/s) lets pass at once."""
+    min_burst, seconds = (MIN_BURST, BURST_S) if rate < FAST_RATE else (MIN_FAST_BURST, FAST_BURST_S)
+    return max(min_burst, int(rate * seconds))
+
+
 def _limit_command(device: str, rate: float | None) -> str:
     """Returns the tc command that limits what ``device`` sends to ``rate`` (B/s)."""
     if rate is None:
         return f"qdisc replace dev {device} root noqueue"
-    min_burst, seconds = (MIN_BURST, BURST_S) if rate < FAST_RATE else (MIN_FAST_BURST, FAST_BURST_S)
-    burst = max(min_burst, int(rate * seconds))
+    burst = _burst(rate)
     bucket = f"rate {rate * 8:.0f}bit burst {burst} limit {QUEUE_BURSTS * burst}"
     return f"qdisc replace dev {device} root tbf {bucket}"
+
+
+def _transmit_commands(rate: float | None, rates_to: Mapping[str, float]) -> Iterator[str]:
+    """Yields the tc commands that limit what a host sends: in all to ``rate``, to the addresses of ``rates_to`` to a
+    rate of their own (B/s). Those have buckets below that of the host."""
+    if not rates_to:
+        yield _limit_command(INTERFACE, rate)
+        return
+    yield f"qdisc replace dev {INTERFACE} root pfifo"  # an htb cannot be changed, only replaced
+    yield f"qdisc replace dev {INTERFACE} root handle 1: htb default 2"
+    buckets = [rate or UNLIMITED, rate or UNLIMITED, *rates_to.values()]
+    for number, limit in enumerate(buckets, 1):
+        parent, burst = "1:" if number == 1 else "1:1", _burst(limit)
+        yield (
+            f"class add dev {INTERFACE} parent {parent} classid 1:{number:x} "
+            f"htb rate {limit * 8:.0f}bit ceil {limit * 8:.0f}bit burst {burst} cburst {burst} quantum {SLOW_SEGMENT}"
+        )
+        if number > 1:
+            yield f"qdisc add dev {INTERFACE} parent 1:{number:x} bfifo limit {QUEUE_BURSTS * burst}"
+    for number, address in enumerate(rates_to, 3):
+        yield f"filter add dev {INTERFACE} parent 1: protocol ip u32 match ip dst {address} flowid 1:{number:x}"
 
 
 def _duplex_commands(port: str, rate: float) -> Iterator[str]:
@@ -146,12 +173,20 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch_pid: int, mtu:
             _batch(host.pid, "tc", [_limit_command(INTERFACE, rates.up)])
 
 
-def apply_fault(host: Host, fault: Fault, rates: Rates, switch_pid: int) -> None:
-    """Replaces the fault of ``host``; ``Fault()`` makes it healthy."""
-    _batch(host.pid, "tc", [_limit_command(INTERFACE, fault.tx or rates.up)])
+def apply_fault(host: Host, rates: Rates, addresses: Mapping[str, str], switch_pid: int) -> None:
+    """Plants the fault of ``host`` in place of an earlier one; ``addresses`` are those of all hosts."""
+    fault = host.fault
+    rates_to = {addresses[peer]: rate for peer, rate in fault.tx_to.items()}
+    _batch(host.pid, "tc", list(_transmit_commands(fault.tx or rates.up, rates_to)))
     _batch(switch_pid, "tc", [_limit_command(host.name, fault.rx or rates.down)])
     # The port goes down, not eth0: the host then loses its carrier and keeps its routes.
     _batch(switch_pid, "ip", [f"link set {host.name} {'down' if fault.down else 'up'}"])
+
+
+def apply_cabinet_fault(number: int, fault: Fault, rates: Rates, switch_pid: int) -> None:
+    """Replaces the fault of the uplink of a cabinet, which has this number; ``Fault()`` makes it healthy."""
+    limits = ((f"up{number}", fault.tx), (f"down{number}", fault.rx))
+    _batch(switch_pid, "tc", [_limit_command(device, rate or rates.cabinet) for device, rate in limits])
 
 
 def plant_loss(hosts: Sequence[Host], head: Host, switch_pid: int) -> None:

@@ -103,7 +103,9 @@ class _Job:
         self.violations += check_files(self.plan, replay, self.files, recovered=drained)
         if drained:
             inodes = {path.name: path.stat().st_ino for path in self.files.iterdir()}
-            self.violations += check_medium(replay, {name: at_end[k] for name, k in inodes.items() if k in at_end})
+            self.violations += check_medium(
+                replay, {name: at_end[k] for name, k in inodes.items() if k in at_end}
+            )
         for store in left:
             self._recover(store, replay)
         self.violations += check_files(self.plan, replay, self.files, recovered=True)

@@ -295,7 +295,9 @@ def unsafe_in_log(lines: list[str], folder: Path) -> tuple[dict[int, UnsafeBytes
     offset, and may begin with a process number."""
     log = folder / "fs.log"
     with_process = [line if line[0].isdigit() else f"77 {line}" for line in lines]
-    log.write_text("".join(f"{line} {N0} /x/files/n0\n" for line in with_process) + f"0 returned 5 -1 {N0} -\n")
+    log.write_text(
+        "".join(f"{line} {N0} /x/files/n0\n" for line in with_process) + f"0 returned 5 -1 {N0} -\n"
+    )
     return unsafe_bytes(log, PLAN, node_of_rank=lambda rank: rank)
 
 

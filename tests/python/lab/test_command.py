@@ -53,12 +53,26 @@ def test_faults_show_in_the_status_until_they_are_cleared(lab_cli, fabric):
         "down": True,
         "tx_loss": None,
         "rx_loss": None,
+        "tx_to": {},
     }
     assert "tx, rx, down" in lab_cli("status", lab=fabric)[1]
     assert lab_cli("fault", "h[0-3]", "--clear", lab=fabric)[0] == 0
     described = json.loads(lab_cli("status", "--json", lab=fabric)[1])
     assert all(host["tx"] == 12.5e6 and not host["fault"]["down"] for host in described["hosts"])
     assert described["rates"] == {"up": 12.5e6, "down": 12.5e6, "duplex": None, "cabinet": None}
+
+
+def test_slow_paths_and_uplinks_show_in_the_status_until_they_are_cleared(lab_cli, make_lab):
+    lab = make_lab(4, 2, host_rate="100mbit", cabinet_rate="150mbit")
+    assert lab_cli("fault", "h0", "--tx", "50%", "--to", "h[2-3]", lab=lab)[0] == 0
+    assert lab_cli("fault", "c1", "--rx", "50%", lab=lab)[0] == 0
+    described = json.loads(lab_cli("status", "--json", lab=lab)[1])
+    assert described["hosts"][0]["fault"]["tx_to"] == {"h2": 6.25e6, "h3": 6.25e6}
+    assert described["cabinet_faults"] == {"c1": {"tx": None, "rx": 75e6 / 8}}
+    text = lab_cli("status", lab=lab)[1]
+    assert "tx to h[2-3]" in text and "faulty: c1 rx" in text
+    assert lab_cli("fault", "h0", "--clear", lab=lab)[0] == lab_cli("fault", "c1", "--clear", lab=lab)[0] == 0
+    assert "faulty" not in lab_cli("status", lab=lab)[1]
 
 
 def test_exec_on_several_hosts_prefixes_lines_with_the_host_and_returns_the_worst_exit_code(lab_cli, fabric):
@@ -100,6 +114,10 @@ def test_wrong_input_without_a_lab_is_one_line(lab_cli, arguments, message):
         ("exec h0", "no command given"),
         ("fault head --down", "no host 'head'"),
         ("fault h0", "--tx, --rx, --tx-loss, --rx-loss or --down"),
+        ("fault h0 --to h1", "--to has no rate"),
+        ("fault h0 --tx 50% --to h77", "no host 'h77'"),
+        ("fault h0,c0 --tx 50%", "has hosts and cabinets"),
+        ("fault c0 --down", "c0 is a cabinet"),
         ("fault h0 --rx-loss 0%", "above 0%"),
         ("fault h0 --tx-loss 100%", "under 100%"),
         ("fault h0 --tx-loss some", "not a quantity"),

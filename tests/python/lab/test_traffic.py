@@ -68,6 +68,49 @@ def test_a_fault_lowers_the_limit_of_its_side_until_it_is_cleared(fabric):
     assert (limit_of(fabric, "h5", "eth0"), limit_of(fabric, "switch", "h6")) == (100 * MBIT, 100 * MBIT)
 
 
+def limits_to(lab: Lab, host: str) -> dict[str, float]:
+    """The rates in B/s to which the kernel limits what a host sends to single hosts."""
+    with network_of(lab, host):
+        classes, filters = (
+            subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout
+            for command in (["tc", "class", "show", "dev", "eth0"], ["tc", "filter", "show", "dev", "eth0"])
+        )
+    rates = dict(re.findall(r"class htb (\S+) .*?rate (\d+)Mbit", classes))
+    names = {
+        "".join(f"{int(part):02x}" for part in node.address.split(".")): node.name
+        for node in lab.nodes.values()
+    }
+    matches = re.findall(r"flowid (\S+).*?\n\s+match (\w{8})/ffffffff", filters)
+    return {names[address]: float(rates[flow]) * MBIT for flow, address in matches}
+
+
+def test_a_fault_can_slow_the_path_to_single_hosts(fabric):
+    fabric.fault(["h1"], Fault(tx_to={"h3": 30 * MBIT}))
+    fabric.fault(["h1"], Fault(tx_to={"h6": 60 * MBIT}))
+    try:
+        assert limits_to(fabric, "h1") == {"h3": 30 * MBIT, "h6": 60 * MBIT}
+    finally:
+        fabric.fault(["h1"], None)
+    assert limit_of(fabric, "h1", "eth0") == 100 * MBIT and limits_to(fabric, "h1") == {}
+
+
+def test_a_fault_lowers_the_limit_of_a_direction_of_an_uplink(fabric):
+    fabric.fault(["c0"], Fault(tx=200 * MBIT))
+    fabric.fault(["c1"], Fault(rx=90 * MBIT))
+    try:
+        limits = [limit_of(fabric, "switch", end) for end in ("up0", "down0", "up1", "down1")]
+        assert limits == [200 * MBIT, 300 * MBIT, 300 * MBIT, 90 * MBIT]
+    finally:
+        fabric.fault(["c0", "c1"], None)
+    assert {limit_of(fabric, "switch", end) for end in ("up0", "down0", "up1", "down1")} == {300 * MBIT}
+
+
+def test_a_cabinet_loses_no_packets(fabric):
+    with pytest.raises(UserError, match="c0 is a cabinet, which can only be slow"):
+        fabric.fault(["c0"], Fault(tx_loss=0.1))
+    assert rules_of_loss(fabric) == set() and Lab.load(fabric.name).cabinet_faults == fabric.cabinet_faults
+
+
 def test_loss_is_planted_on_its_side_of_a_port_until_it_is_cleared(fabric):
     fabric.fault(["h1"], Fault(rx_loss=0.05))
     fabric.fault(["h2"], Fault(tx_loss=0.20))

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""How well findings of `assay net` name planted faults on 60 clusters of the lab: network namespaces with shaped links,
+over both MPIs and TCP. Needs root.
+
+    f1, precision, recall   as in net_culprits.py
+    healthy                 findings on the 15 healthy clusters among them, which are under load
+    time                    a run, s
+
+A cluster has 8 hosts of 20 Mbit/s in two cabinets; 9 in three if a cabinet is slow, since of two cabinets no rate tells
+the one that sends slowly from the one that receives slowly. The seed draws the fault and its size, 10 to 70 % of the
+rate. A lossy side loses 0.5 to 5 % of its packets and keeps its rate. Healthy clusters have other traffic that ends
+before the retest, or their processors are busy. ``--misses`` shows missed faults and wrong findings, ``--few N`` takes
+each Nth case, ``--markdown`` prints the table of docs/culprits.md.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
+
+from figures import exit_code_of, figure, waived  # noqa: E402
+from netcases import Fault  # noqa: E402
+from netscore import Score, is_named, labels_of, show_case, wrong_on_healthy  # noqa: E402
+
+from assay import lab  # noqa: E402
+from assay.records.run import Run  # noqa: E402
+from assay.records.schema import Finding  # noqa: E402
+
+SEED = 40_000
+KINDS = {
+    "transmit": 7, "receive": 7, "adapter": 6, "pair": 6, "cabinet": 5, "loss": 6, "duplex": 4, "two faults": 4,
+    "busy hosts": 8, "busy processors": 7,
+}  # fmt: skip
+MBIT = 1e6 / 8
+RATE = 20 * MBIT
+WAYS = (("--launcher", "openmpi"), ("--launcher", "mpich-wheel"), ("--transport", "tcp"))
+BUDGET_S, LIMIT_S = 6, 120
+TRAFFIC_S = 2  # of another job, from the start of the sweep
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """``duplex_rate``: of both directions of a host together, B/s."""
+
+    hosts: int = 8
+    cabinets: int = 2
+    duplex_rate: float | None = None
+
+    @property
+    def size(self) -> int:
+        """Hosts of a cabinet."""
+        return self.hosts // self.cabinets
+
+    @property
+    def cabinet_rate(self) -> float:
+        return self.size * RATE
+
+    def up(self, name: str) -> lab.Lab:
+        rates = lab.Rates(RATE, RATE, self.duplex_rate, self.cabinet_rate)
+        return lab.Lab.up(self.hosts, self.cabinets, rates, name=name)
+
+
+USUAL = Cluster()
+CLUSTERS = {"cabinet": Cluster(9, 3), "duplex": Cluster(duplex_rate=1.6 * RATE)}  # of kinds that have another
+
+
+@dataclass
+class Case:
+    """A lab with its faults. ``planted``: by host or cabinet. ``hosts`` of ``traffic`` send to the next host."""
+
+    number: int
+    kind: str
+    faults: list[Fault] = field(default_factory=list)
+    planted: dict[str, lab.Fault] = field(default_factory=dict)
+    traffic: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def cluster(self) -> Cluster:
+        return CLUSTERS.get(self.kind, USUAL)
+
+    @property
+    def way(self) -> tuple[str, str]:
+        return WAYS[self.number % len(WAYS)]
+
+    def title(self) -> str:
+        return f"{self.number} {self.kind}: {' '.join(self.way)}"
+
+    def plant_side(self, host: str, side: str, loss: float) -> None:
+        rate = (1 - loss) * RATE
+        old = self.planted.get(host, lab.Fault())
+        self.planted[host] = (
+            lab.Fault(tx=rate, rx=old.rx) if side == "transmit" else lab.Fault(tx=old.tx, rx=rate)
+        )
+        self.faults.append(Fault("host", side, (host,), (), loss))
+
+
+def generate_case(number: int, kind: str) -> Case:
+    rng = np.random.default_rng((SEED, number))
+    case = Case(number, kind)
+    a, b = (f"h{i}" for i in rng.choice(case.cluster.hosts, 2, replace=False))
+    side, loss = str(rng.choice(["transmit", "receive"])), float(rng.uniform(0.1, 0.7))
+    PLANT[kind](case, rng, a, b, side, loss)
+    return case
+
+
+Plant = Callable[[Case, np.random.Generator, str, str, str, float], None]
+
+
+def _plant_adapter(case: Case, rng: np.random.Generator, a: str, b: str, side: str, loss: float) -> None:
+    case.plant_side(a, "transmit", loss)
+    case.plant_side(a, "receive", loss)
+
+
+def _plant_pair(case: Case, rng: np.random.Generator, a: str, b: str, side: str, loss: float) -> None:
+    case.planted[a] = lab.Fault(tx_to={b: (1 - loss) * RATE})
+    case.faults.append(Fault("pair", "pair", (a,), (b,), loss))
+
+
+def _plant_cabinet(case: Case, rng: np.random.Generator, a: str, b: str, side: str, loss: float) -> None:
+    number, rate = int(rng.integers(case.cluster.cabinets)), (1 - loss) * case.cluster.cabinet_rate
+    case.planted[f"c{number}"] = lab.Fault(tx=rate) if side == "transmit" else lab.Fault(rx=rate)
+    size = case.cluster.size
+    hosts = tuple(f"h{i}" for i in range(number * size, (number + 1) * size))
+    case.faults.append(Fault("cabinet", side, hosts, (), loss))
+
+
+def _plant_loss(case: Case, rng: np.random.Generator, a: str, b: str, side: str, loss: float) -> None:
+    share = float(np.exp(rng.uniform(np.log(0.005), np.log(0.05))))
+    case.planted[a] = lab.Fault(tx_loss=share) if side == "transmit" else lab.Fault(rx_loss=share)
+    case.faults.append(Fault("host", side, (a,), (), share))
+
+
+def _plant_two(case: Case, rng: np.random.Generator, a: str, b: str, side: str, loss: float) -> None:
+    case.plant_side(a, side, loss)
+    case.plant_side(b, str(rng.choice(["transmit", "receive"])), float(rng.uniform(0.1, 0.7)))
+
+
+def _plant_traffic(case: Case, rng: np.random.Generator, a: str, b: str, side: str, loss: float) -> None:
+    case.traffic.append((a, b))
+
+
+PLANT: dict[str, Plant] = {
+    "transmit": lambda case, rng, a, b, side, loss: case.plant_side(a, "transmit", loss),
+    "receive": lambda case, rng, a, b, side, loss: case.plant_side(a, "receive", loss),
+    "duplex": lambda case, rng, a, b, side, loss: case.plant_side(a, side, loss),
+    "adapter": _plant_adapter, "pair": _plant_pair, "cabinet": _plant_cabinet, "loss": _plant_loss,
+    "two faults": _plant_two, "busy hosts": _plant_traffic, "busy processors": lambda *_: None,
+}  # fmt: skip
+
+
+@contextmanager
+def planted(cluster: lab.Lab, case: Case) -> Iterator[None]:
+    for name, fault in case.planted.items():
+        cluster.fault([name], fault)
+    try:
+        yield
+    finally:
+        for name in case.planted:
+            cluster.fault([name], None)
+
+
+@contextmanager
+def load(cluster: lab.Lab, case: Case) -> Iterator[None]:
+    """Other traffic for the first seconds, or a loop on each processor."""
+    commands = []
+    for sender, receiver in case.traffic:
+        listen = cluster.enter(receiver, ["iperf3", "--server", "--one-off"])
+        send = cluster.enter(sender, ["iperf3", "--client", receiver, "--time", str(TRAFFIC_S)])
+        commands += [listen, ["sh", "-c", 'sleep 1; exec "$@"', "sh", *send]]
+    if case.kind == "busy processors":
+        commands += [["sh", "-c", "while :; do :; done"]] * (os.cpu_count() or 1)
+    processes = [
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for command in commands
+    ]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def findings(cluster: lab.Lab, case: Case, run: Path) -> tuple[list[Finding], float]:
+    """The faults that ``assay net`` finds, and the time that it took, in s."""
+    begun = time.monotonic()
+    with planted(cluster, case), load(cluster, case):
+        done = subprocess.run(
+            [ROOT / "assay", "net", "--lab", cluster.name, "-o", run, "--sizes", "64KiB,256KiB",
+             "--budget", f"{BUDGET_S}s", "--timeout", "10s", *case.way],
+            capture_output=True, text=True, timeout=LIMIT_S,
+        )  # fmt: skip
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"{case.title()}: exit code {done.returncode}: {done.stderr[-400:]}")
+    found = [r for r in Run.load(run).records if isinstance(r, Finding) and r.severity == "fault"]
+    return found, time.monotonic() - begun
+
+
+def main() -> None:
+    if os.geteuid() != 0:
+        waived("wires", "a lab needs root")
+        return
+    kinds = [kind for kind, count in KINDS.items() for _ in range(count)]
+    cases = [generate_case(number, kind) for number, kind in enumerate(kinds)]
+    if "--few" in sys.argv:
+        cases = cases[:: int(sys.argv[sys.argv.index("--few") + 1])]
+    score, seconds = Score(), []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        labs = {}
+        for cluster in (USUAL, *CLUSTERS.values()):
+            labs[cluster] = cluster.up(f"wires-{os.getpid()}-{len(labs)}")
+            stack.callback(labs[cluster].down)
+        for case in cases:
+            found, taken = findings(labs[case.cluster], case, folder / str(case.number))
+            labels = list(dict.fromkeys(label for label, _ in labels_of(found)))
+            right = score.add(case.kind, case.faults, labels)
+            seconds.append(taken)
+            if "--misses" in sys.argv and not (all(right) and all(is_named(f, labels) for f in case.faults)):
+                show_case(case.title(), case.faults, labels)
+    if "--markdown" in sys.argv:
+        print(score.markdown(KINDS))
+        return
+    precision, recall, f1 = score.figures()
+    figure("wires.f1", [f1], 0.9, "higher")
+    figure("wires.precision", [precision], None, "higher")
+    figure("wires.recall", [recall], None, "higher")
+    figure("wires.healthy", [wrong_on_healthy(score)], 0, "lower")
+    figure("wires.time", seconds, None, "lower", "s")
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code_of(main))
