@@ -270,10 +270,10 @@ def _plant_cabinet(case: Case, rng: np.random.Generator) -> None:
 
 
 def _plant_lossy(case: Case, rng: np.random.Generator) -> None:
-    direction = int(rng.integers(2))
-    _plant_slow_side(case, rng, direction)
-    host = int(case.faults[-1].hosts[0][1:])
+    """A side loses packets, and is as fast as the others."""
+    direction, host = int(rng.integers(2)), int(rng.integers(case.fabric.count))
     case.lossy[direction, host] = float(np.exp(rng.uniform(np.log(0.003), np.log(0.05))))
+    case.faults.append(Fault("host", ("transmit", "receive")[direction], (f"n{host}",)))
 
 
 def _plant_jitter(case: Case, rng: np.random.Generator) -> None:

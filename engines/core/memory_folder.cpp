@@ -53,7 +53,9 @@ void remove_abandoned_folders(const std::string& memory, const std::string& pref
 MemoryFolder::MemoryFolder(const std::string& prefix, const std::string& fallback) {
     const std::string memory = "/dev/shm";
     remove_abandoned_folders(memory, prefix);
-    for (std::string path : {memory + "/" + prefix + "XXXXXX", fallback + "/buffers-XXXXXX"})
+    std::string in_memory = memory;
+    in_memory.append("/").append(prefix).append("XXXXXX");
+    for (std::string path : {in_memory, fallback + "/buffers-XXXXXX"})
         if (has_free_space(path.substr(0, path.rfind('/'))) && mkdtemp(path.data()) != nullptr) {
             path_ = path;
             lock_ = open_folder(path_);
