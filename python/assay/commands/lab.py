@@ -267,10 +267,8 @@ def _prepare_fault(verbs: Verbs) -> None:
         "fault",
         "Plant faults in hosts or in the uplinks of cabinets, or clear them. Faults add up until --clear.",
         [
-            Example("assay lab fault h3 --tx 50%", "h3 sends at half its rate", "a lab"),
             Example("assay lab fault h3 --tx 50% --to h5", "the path from h3 to h5 alone", "a lab"),
             Example("assay lab fault c1 --rx 50%", "the uplink of a cabinet", "a lab"),
-            Example("assay lab fault 'h[4-7]' --rx-loss 1%", needs="a lab"),
             Example("assay lab fault 'h[0-7]' --clear", needs="a lab"),
         ],
     )
