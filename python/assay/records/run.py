@@ -141,9 +141,10 @@ class Run:
         if info.state == "running":
             info.state, info.reason = "partial", info.reason or "the run was killed"
         file = folder / "records.jsonl"
-        if info.state == "complete" and info.completed and not _is_ended(file):
-            raise UserError(f"{file}: missing, or without its end, and the run is complete", COPY_AGAIN)
-        return cls(folder, info, read_records(file))
+        run = cls(folder, info, read_records(file))
+        if info.state == "complete" and run._last_id < info.last_record:
+            raise UserError(f"{file}: records are missing, and the run is complete", COPY_AGAIN)
+        return run
 
     def check_owner(self) -> None:
         """Raises UserError if another user could have written the command of this run."""
@@ -178,6 +179,9 @@ class Run:
         if self._file is not None:  # else it would write to the replaced file
             self._file.close()
             self._file = None
+        if self.info.last_record:
+            self.info.last_record = 0  # unknown until the run ends again
+            self.save()
         file = self.path / "records.jsonl"
         replace_file(file, (encode(record) + b"\n" for record in read_records(file) if stays(record)))
         known = {record.id: record for record in self.records}
@@ -243,6 +247,7 @@ class Run:
         self._flush_rows()
         self.info.state = state  # type: ignore[assignment]
         self.info.reason = reason
+        self.info.last_record = self._last_id
         self.info.ended = datetime.now(UTC).isoformat(timespec="seconds")
         self.save()
         if self._file is not None:
@@ -271,15 +276,6 @@ def _has_current_directory() -> bool:
         return bool(os.getcwd())
     except OSError:
         return False
-
-
-def _is_ended(file: Path) -> bool:
-    """Whether a file of records is there and has the end of its last line."""
-    with contextlib.suppress(FileNotFoundError), open_regular(file) as records:
-        if records.seek(0, os.SEEK_END):
-            records.seek(-1, os.SEEK_END)
-            return records.read(1) == b"\n"
-    return False
 
 
 def read_records(path: Path) -> Iterator[AnyRecord]:

@@ -294,6 +294,7 @@ class RunInfo(Struct, omit_defaults=True):
     hosts: list[str] = []  # in rank order, not folded
     completed: list[str] = []  # measurements that ended; a resumed run skips them
     options: dict[str, Scalar | list[str] | None] = {}
+    last_record: int = 0  # the id of an ended run's last record; 0 if it has none, or it is unknown
 
 
 class ReportData(Struct):

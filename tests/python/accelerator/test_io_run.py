@@ -248,7 +248,8 @@ def test_a_process_without_mpi_is_unaffected(shm: Path) -> None:
     ("command", "message"),
     [
         (["io", "run"], "no program given"),
-        (["io", "run", "--", "/no/such/program"], "cannot tell which MPI"),
+        (["io", "run", "--", "/no/such/program"], "cannot run /no/such/program"),
+        (["io", "run", "--", "true"], "cannot tell which MPI"),
         (["io", "run", "--mpi", "mvapich", "--", "true"], "the accelerator for mvapich is not built"),
         (["io", "recover", "/etc/hostname"], "/etc/hostname is not a store of Assay"),
         (["io", "recover", "/no/such/store"], "cannot be opened"),

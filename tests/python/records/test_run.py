@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import UserError
 from assay.records.run import Run, newest_run
-from assay.records.schema import Measurement, Pairs, Subject
+from assay.records.schema import Finding, Measurement, Pairs, Subject
 
 
 def measured(value: float) -> Measurement:
@@ -41,24 +41,38 @@ def test_a_killed_run_keeps_its_whole_lines_and_says_that_it_is_partial(tmp_path
     assert reloaded.info.state == "partial" and "killed" in reloaded.info.reason
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "cut"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut in a line", "cut between lines"])
 def test_a_complete_run_without_all_of_its_records_is_refused(tmp_path: Path, damage: str) -> None:
     run = Run.create("net", [], parent=tmp_path)
     run.append(measured(1.0))
     run.append(measured(2.0))
-    run.info.completed = ["node.memory"]
     run.finish("complete")
     file = run.path / "records.jsonl"
     content = file.read_bytes()
+    left = {"empty": b"", "cut in a line": content[:-5], "cut between lines": content.splitlines(True)[0]}
     file.unlink()
-    if damage != "missing":
-        file.write_bytes(content[:-5] if damage == "cut" else b"")
-    with pytest.raises(
-        UserError, match=r"records.jsonl: missing, or without its end, and the run is complete"
-    ):
+    if damage in left:
+        file.write_bytes(left[damage])
+    with pytest.raises(UserError, match=r"records.jsonl: records are missing, and the run is complete"):
         Run.load(run.path)
     file.write_bytes(content)
     assert len(Run.load(run.path).records) == 2
+
+
+def test_a_complete_run_may_have_no_record(tmp_path: Path) -> None:
+    run = Run.create("numa", [], parent=tmp_path)
+    run.info.completed = ["numa"]
+    run.finish("complete")
+    assert Run.load(run.path).records == []
+
+
+def test_a_complete_run_without_its_old_conclusions_is_whole(tmp_path: Path) -> None:
+    run = Run.create("net", [], parent=tmp_path)
+    run.append(measured(1.0))
+    run.append(Finding(rule="slow_host", cause="n1 is slow", severity="warning", confidence=0.9))
+    run.finish("complete")
+    run.withdraw(lambda record: True)
+    assert len(Run.load(run.path).records) == 1
 
 
 def test_records_that_are_another_file_are_named(tmp_path: Path) -> None:

@@ -232,6 +232,7 @@ export interface RunInfo {
   hosts?: string[];
   completed?: string[];
   options?: Record<string, Scalar | string[] | null>;
+  last_record?: number;
 }
 
 /**
