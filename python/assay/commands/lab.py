@@ -67,6 +67,13 @@ def _prepare_up(verbs: Verbs) -> None:
     )
     parser.add_argument("--duplex-rate", metavar="RATE", help="limit of both directions of a host together")
     parser.add_argument("--cabinet-rate", metavar="RATE", help="limit of a cabinet's uplink, each direction")
+    parser.add_argument(
+        "--adapters",
+        type=count,
+        default=1,
+        metavar="N",
+        help="adapters of a host, eth0, eth1, ..., each with these rates (default: 1)",
+    )
     parser.add_argument("--mtu", default="1500", metavar="BYTES", help="largest packet (default: 1500)")
     parser.add_argument("--slurm", action="store_true", help="run Slurm on it (needs slurm-wlm and munge)")
     parser.set_defaults(sub_verb=_up)
@@ -81,7 +88,13 @@ def _up(args: argparse.Namespace) -> int:
     )
     mtu = parse_mtu(args.mtu)
     lab = VirtualCluster.up(
-        args.nodes, args.cabinets, rates, with_slurm=args.slurm, name=args.lab or None, mtu=mtu
+        args.nodes,
+        args.cabinets,
+        rates,
+        with_slurm=args.slurm,
+        name=args.lab or None,
+        mtu=mtu,
+        adapters=args.adapters,
     )
     option = f" --lab {args.lab}" if args.lab else ""
     print(f"lab '{lab.name}' is up: {_summary(lab)}")
@@ -118,16 +131,16 @@ def _status(args: argparse.Namespace) -> int:
         return EXIT_PASS
     table = plain_table("host", "cabinet", "address", "sends", "receives", "fault", numbers=["processes"])
     for host in lab.nodes.values():
-        fault = host.fault
-        table.add_row(
-            host.name,
-            host.cabinet,
-            host.address,
-            _rate_text(fault.tx or lab.rates.up),
-            _rate_text(fault.rx or lab.rates.down),
-            _describe_fault(fault) if lab.alive(host.name) else Text("dead", style="bold red"),
-            str(len(running[host.name])),
-        )
+        for adapter, fault in enumerate(host.faults):
+            table.add_row(
+                "" if adapter else host.name,
+                "" if adapter else host.cabinet,
+                host.address_of(adapter),
+                _rate_text(fault.tx or lab.rates.up),
+                _rate_text(fault.rx or lab.rates.down),
+                _describe_fault(fault) if lab.alive(host.name) else Text("dead", style="bold red"),
+                "" if adapter else str(len(running[host.name])),
+            )
     print(f"lab '{lab.name}': {_summary(lab)}")
     console().print(table)
     return EXIT_PASS
@@ -151,11 +164,11 @@ def _status_json(lab: VirtualCluster, running: dict[str, list[int]]) -> dict[str
             "alive": lab.alive(host.name),
             "pid": host.pid,
             "processes": sorted(running[host.name]),
-            "tx": host.fault.tx or lab.rates.up,
-            "rx": host.fault.rx or lab.rates.down,
-            "fault": {
-                key: getattr(host.fault, key) for key in ("tx", "rx", "down", "tx_loss", "rx_loss", "tx_to")
-            },
+            **_fault_json(lab, host.fault),
+            "adapters": [
+                {"interface": interface, "address": host.address_of(adapter), **_fault_json(lab, fault)}
+                for adapter, (interface, fault) in enumerate(zip(lab.interfaces, host.faults, strict=True))
+            ],
         }
         for host in lab.nodes.values()
     ]
@@ -175,9 +188,19 @@ def _status_json(lab: VirtualCluster, running: dict[str, list[int]]) -> dict[str
     }
 
 
+def _fault_json(lab: VirtualCluster, fault: Fault) -> dict[str, object]:
+    return {
+        "tx": fault.tx or lab.rates.up,
+        "rx": fault.rx or lab.rates.down,
+        "fault": {key: getattr(fault, key) for key in ("tx", "rx", "down", "tx_loss", "rx_loss", "tx_to")},
+    }
+
+
 def _summary(lab: VirtualCluster) -> str:
     text = f"{_count(len(lab.hosts), 'host')} ({NodeSet.fromlist(lab.hosts)})"
     text += f" in {_count(len(lab.cabinets), 'cabinet')}"
+    if len(lab.interfaces) > 1:
+        text += f", {len(lab.interfaces)} adapters each"
     if lab.rates.duplex is not None:
         text += f", {_rate_text(lab.rates.duplex)} a host both ways together"
     if lab.rates.cabinet is not None:
@@ -281,6 +304,9 @@ def _prepare_fault(verbs: Verbs) -> None:
     parser.add_argument("--tx-loss", metavar="SHARE", help="lose this share of the packets that it sends")
     parser.add_argument("--rx-loss", metavar="SHARE", help="lose this share of the packets that it receives")
     parser.add_argument("--down", action="store_true", help="take the link down")
+    parser.add_argument(
+        "--adapter", default="", metavar="NAME", help="of that one alone, as eth1 (default: all)"
+    )
     parser.add_argument("--clear", action="store_true", help="remove all faults")
     parser.set_defaults(sub_verb=_fault)
 
@@ -306,7 +332,7 @@ def _fault(args: argparse.Namespace) -> int:
         tx_loss=parse_loss(args.tx_loss) if args.tx_loss else None,
         rx_loss=parse_loss(args.rx_loss) if args.rx_loss else None,
     )
-    lab.fault(names, None if args.clear else fault)
+    lab.fault(names, None if args.clear else fault, args.adapter)
     return EXIT_PASS
 
 

@@ -26,7 +26,7 @@ MAX_SHARE_OF_OTHERS = 0.05  # of all bytes, on an adapter that was not requested
 
 def hca_binding(evidence: Evidence) -> list[Finding]:
     """Finds requested adapters that carried less than half of their share, and others that carried data."""
-    requested = [name.partition(":")[0] for name in names_of(evidence.options.get("servers_hcas"), ":")]
+    requested = names_of(evidence.options.get("servers_hcas"), ":")
     servers = [host for name in names_of(evidence.options.get("servers"), None) for host in NodeSet(name)]
     return (
         [finding for host in servers for finding in _check_host(evidence, host, requested)]
@@ -82,24 +82,27 @@ def _finding(
 
 
 def carried_bytes(evidence: Evidence, host: str, requested: list[str]) -> tuple[dict[str, float], list[int]]:
-    """Returns the bytes of each device of a host (all of its ports) and the ids of their records.
+    """Returns the bytes of each device of a host, of all of its ports or of each port of a device that was requested
+    with a port, and the ids of their records.
 
     Only one kind of counter is used, that of the requested adapters: an InfiniBand device is a network interface too.
     Counters that did not grow are not recorded, so if none of the requested adapters has one, any kind is used.
     """
     host_counters = [record for record in evidence.measurements(MEASUREMENT) if record.subject.host == host]
     kinds = [[record for record in host_counters if record.metric in kind] for kind in KINDS]
-    kinds.sort(key=lambda kind: not any(_device(record) in requested for record in kind))  # stable
+    kinds.sort(key=lambda kind: not any(_device(r, requested) in requested for r in kind))  # stable
     used = next((kind for kind in kinds if kind), [])
     carried: dict[str, float] = defaultdict(float)
     for record in used:
-        carried[_device(record)] += record.summary.median if record.summary else 0.0
+        carried[_device(record, requested)] += record.summary.median if record.summary else 0.0
     return dict(carried), [record.id for record in used]
 
 
-def _device(record: Measurement) -> str:
-    """Returns the device without its port: "mlx5_0" of "mlx5_0:1"."""
-    return (record.subject.device or "").partition(":")[0]
+def _device(record: Measurement, requested: Sequence[str]) -> str:
+    """Returns the device without its port ("mlx5_0" of "mlx5_0:1"), unless it was requested with a port."""
+    port = record.subject.device or ""
+    device = port.partition(":")[0]
+    return port if any(name.startswith(f"{device}:") for name in requested) else device
 
 
 def names_of(option: object, separator: str | None) -> list[str]:

@@ -25,7 +25,7 @@ _MAX_HOSTS = 250
 _HEAD = Host(traffic.HEAD, "core", "10.77.255.1")
 
 
-def lay_out(hosts: int, cabinets: int) -> list[Host]:
+def lay_out(hosts: int, cabinets: int, adapters: int = 1) -> list[Host]:
     """Returns h0, h1, ... in cabinet order, spread evenly; the first cabinets get the remainder.
 
     Raises UserError for counts that are not possible.
@@ -38,9 +38,15 @@ def lay_out(hosts: int, cabinets: int) -> list[Host]:
         raise UserError(
             f"{hosts} hosts cannot fill {cabinets} cabinets", f"give --cabinets a number from 1 to {hosts}"
         )
+    if not 1 <= adapters <= traffic.MAX_ADAPTERS:
+        raise UserError(
+            f"hosts with {adapters} adapters are not possible",
+            f"give --adapters a number from 1 to {traffic.MAX_ADAPTERS}",
+        )
     per_cabinet, remainder = divmod(hosts, cabinets)
     slots = [(c, k) for c in range(cabinets) for k in range(per_cabinet + (c < remainder))]
-    return [Host(f"h{i}", f"c{c}", f"10.77.{c}.{k + 1}") for i, (c, k) in enumerate(slots)]
+    healthy = [Fault()] * adapters
+    return [Host(f"h{i}", f"c{c}", f"10.77.{c}.{k + 1}", faults=[*healthy]) for i, (c, k) in enumerate(slots)]
 
 
 class Lab:
@@ -57,6 +63,7 @@ class Lab:
         self.slurm = lab_state.slurm
         self.nodes = {host.name: host for host in lab_state.hosts}
         self.hosts = list(self.nodes)
+        self.interfaces = [traffic.interface_of(adapter) for adapter in range(len(lab_state.hosts[0].faults))]
         self.cabinets: dict[str, list[str]] = {}
         for host in lab_state.hosts:
             self.cabinets.setdefault(host.cabinet, []).append(host.name)
@@ -80,10 +87,11 @@ class Lab:
         with_slurm: bool = False,
         name: str | None = None,
         mtu: int = 1500,
+        adapters: int = 1,
     ) -> Lab:
         """Creates a lab completely or not at all. Raises UserError if it exists already or cannot be created."""
         name = state.lab_name(name)
-        members = lay_out(hosts, cabinets)
+        members = lay_out(hosts, cabinets, adapters)
         tools.require_tools()
         namespaces.refuse_inside()
         if with_slurm:
@@ -109,7 +117,7 @@ class Lab:
         ) as pids:
             for host in lab_state.hosts:
                 host.pid = pids[host.name]
-            head = Host(_HEAD.name, _HEAD.cabinet, _HEAD.address, pids[_HEAD.name])
+            head = lab._head(pids[_HEAD.name])
             traffic.build(lab_state.hosts, head, lab_state.rates, pids[traffic.SWITCH], lab_state.mtu)
             lab._share(Path.cwd(), Path(__file__), Path(sys.executable))
             if lab_state.slurm:
@@ -162,19 +170,24 @@ class Lab:
         """Like ``select``, but also accepts cabinets, such as "c0"."""
         return [name for name in self._parse(names) if name in self.cabinets or self._host(name)]
 
-    def fault(self, names: Sequence[str], fault: Fault | None) -> None:
-        """Adds a fault to hosts and cabinets; None removes all of their faults.
+    def fault(self, names: Sequence[str], fault: Fault | None, interface: str = "") -> None:
+        """Adds a fault to hosts and cabinets; None removes all of their faults. ``interface``: of the hosts' adapters,
+        that one alone.
 
-        Raises UserError for a fault that a cabinet cannot have."""
+        Raises UserError for a fault that a cabinet cannot have, and for an adapter that the hosts lack."""
+        adapters = self._adapters(interface)
         with state.locked_update(self.name) as lab_state:
             switch = self._holder(traffic.SWITCH)
             had_loss = _is_lossy(lab_state)
-            addresses = {host.name: host.address for host in lab_state.hosts}
+            peers = {host.name: host for host in lab_state.hosts}
             for host in lab_state.hosts:
                 if host.name in names:
                     self._holder(host.name)
-                    host.fault = _merged_fault(host.fault, fault) if fault else Fault()
-                    traffic.apply_fault(host, lab_state.rates, addresses, switch)
+                    for adapter in adapters:
+                        host.faults[adapter] = (
+                            _merged_fault(host.faults[adapter], fault) if fault else Fault()
+                        )
+                        traffic.apply_fault(host, adapter, lab_state.rates, peers, switch)
             for number, cabinet in enumerate(self.cabinets):
                 if cabinet in names:
                     new = (
@@ -182,7 +195,7 @@ class Lab:
                         if fault
                         else Fault()
                     )
-                    if new != Fault(tx=new.tx, rx=new.rx):
+                    if interface or new != Fault(tx=new.tx, rx=new.rx):
                         raise UserError(
                             f"{cabinet} is a cabinet, which can only be slow", "give --tx, --rx or --clear"
                         )
@@ -192,13 +205,24 @@ class Lab:
         self.nodes = {host.name: host for host in lab_state.hosts}
         self.cabinet_faults = lab_state.cabinet_faults
 
+    def _adapters(self, interface: str) -> list[int]:
+        """The numbers of the adapters with this interface, of all if it is empty."""
+        if interface and interface not in self.interfaces:
+            raise UserError(
+                f"the hosts of lab '{self.name}' have no {interface}",
+                f"name one of {', '.join(self.interfaces)}",
+            )
+        return [n for n, name in enumerate(self.interfaces) if interface in ("", name)]
+
     def _apply_packet_loss(self, lab_state: state.State, had_loss: bool, switch: int) -> None:
         """Plants the packet loss of the hosts' faults; calls nft only if there is or was any."""
         if not had_loss and not _is_lossy(lab_state):
             return
         running_hosts = [host for host in lab_state.hosts if self.alive(host.name)]
-        head = Host(_HEAD.name, _HEAD.cabinet, _HEAD.address, self._holder(_HEAD.name))
-        traffic.plant_loss(running_hosts, head, switch)
+        traffic.plant_loss(running_hosts, self._head(self._holder(_HEAD.name)), switch)
+
+    def _head(self, pid: int) -> Host:
+        return Host(_HEAD.name, _HEAD.cabinet, _HEAD.address, pid, [Fault()] * len(self.interfaces))
 
     def fault_rate(self, text: str, side: str, of_cabinet: bool = False) -> float:
         """Parses a rate ("50mbit") or a share ("50%") of the planted rate of a side ("tx", "rx"), in B/s.
@@ -279,7 +303,7 @@ def _merged_fault(old: Fault, new: Fault) -> Fault:
 
 
 def _is_lossy(lab_state: state.State) -> bool:
-    return any(host.fault.tx_loss or host.fault.rx_loss for host in lab_state.hosts)
+    return any(fault.tx_loss or fault.rx_loss for host in lab_state.hosts for fault in host.faults)
 
 
 def _parse_share(text: str, rate_limit: float | None) -> float:

@@ -49,13 +49,23 @@ class Fault(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class Host(msgspec.Struct, omit_defaults=True):
-    """A host of a lab."""
+    """A host of a lab. It has an adapter for each of ``faults``; ``address`` is that of the first."""
 
     name: str
     cabinet: str
     address: str
     pid: int = 0  # of the process that holds its namespaces open
-    fault: Fault = Fault()
+    faults: list[Fault] = msgspec.field(default_factory=lambda: [Fault()])
+
+    @property
+    def fault(self) -> Fault:
+        """That of the first adapter."""
+        return self.faults[0]
+
+    def address_of(self, adapter: int) -> str:
+        """The IPv4 address of an adapter: each adapter has a network of its own, 10.77.0.0/16 and following."""
+        first, second, rest = self.address.split(".", 2)
+        return f"{first}.{int(second) + adapter}.{rest}"
 
 
 class State(msgspec.Struct):

@@ -12,6 +12,10 @@ host's eth0 limits its transmit rate, one on its port the receive rate, and one 
 of the cabinet. The duplex limit needs both directions in one bucket, so an ifb device carries the port's traffic
 of both directions.
 
+Further adapters of a host are eth1, eth2, ... on the same bridge, with ports h0.1, h0.2, ... Each has addresses of its
+own. What leaves with the address of an adapter leaves through it, and an adapter answers for its own address alone
+(policy routes), as sites set up hosts with several rails.
+
 Packet loss is planted in the switch, so neither host's counters see it, as with a bad cable. Packets are dropped
 independently. While any loss is planted, the hosts send packets of the MTU instead of 64 kB segments.
 
@@ -28,10 +32,15 @@ from assay.lab import tools
 from assay.lab.state import Fault, Host, Rates
 from assay.records.units import parse_in
 
-INTERFACE = "eth0"
+INTERFACE = "eth0"  # of the first adapter
+MAX_ADAPTERS = 8
 SWITCH = "switch"
 HEAD = "head"
-ADDRESS_PREFIX = 16
+ADDRESS_PREFIX = 16  # of an adapter's network
+ALL_ADDRESSES = "10.64.0.0/10"  # of all adapters
+FIRST_TABLE = 100  # of the routes of the first adapter
+# A host answers for an address on its own adapter alone, and asks with the address of the adapter that it asks through.
+ONE_ANSWERS = {"arp_ignore": 1, "arp_announce": 2}
 # A bucket lets a burst pass at once, so a single message exceeds the rate by the burst: at a low rate the burst is
 # small. It must hold the segments that hosts send, or the kernel splits them, which on a fast link costs more than the
 # link itself: segments are 64 kB on a fast link and small on a slow one.
@@ -104,25 +113,34 @@ def _limit_command(device: str, rate: float | None) -> str:
     return f"qdisc replace dev {device} root tbf {bucket}"
 
 
-def _transmit_commands(rate: float | None, rates_to: Mapping[str, float]) -> Iterator[str]:
+def interface_of(adapter: int) -> str:
+    return f"eth{adapter}"
+
+
+def _port(host: Host, adapter: int) -> str:
+    """The device of the switch at the other end of an adapter's cable."""
+    return f"{host.name}.{adapter}" if adapter else host.name
+
+
+def _transmit_commands(device: str, rate: float | None, rates_to: Mapping[str, float]) -> Iterator[str]:
     """Yields the tc commands that limit what a host sends: in all to ``rate``, to the addresses of ``rates_to`` to a
     rate of their own (B/s). Those have buckets below that of the host."""
     if not rates_to:
-        yield _limit_command(INTERFACE, rate)
+        yield _limit_command(device, rate)
         return
-    yield f"qdisc replace dev {INTERFACE} root pfifo"  # an htb cannot be changed, only replaced
-    yield f"qdisc replace dev {INTERFACE} root handle 1: htb default 2"
+    yield f"qdisc replace dev {device} root pfifo"  # an htb cannot be changed, only replaced
+    yield f"qdisc replace dev {device} root handle 1: htb default 2"
     buckets = [rate or UNLIMITED, rate or UNLIMITED, *rates_to.values()]
     for number, limit in enumerate(buckets, 1):
         parent, burst = "1:" if number == 1 else "1:1", _burst(limit)
         yield (
-            f"class add dev {INTERFACE} parent {parent} classid 1:{number:x} "
+            f"class add dev {device} parent {parent} classid 1:{number:x} "
             f"htb rate {limit * 8:.0f}bit ceil {limit * 8:.0f}bit burst {burst} cburst {burst} quantum {SLOW_SEGMENT}"
         )
         if number > 1:
-            yield f"qdisc add dev {INTERFACE} parent 1:{number:x} bfifo limit {QUEUE_BURSTS * burst}"
+            yield f"qdisc add dev {device} parent 1:{number:x} bfifo limit {QUEUE_BURSTS * burst}"
     for number, address in enumerate(rates_to, 3):
-        yield f"filter add dev {INTERFACE} parent 1: protocol ip u32 match ip dst {address} flowid 1:{number:x}"
+        yield f"filter add dev {device} parent 1: protocol ip u32 match ip dst {address} flowid 1:{number:x}"
 
 
 def _duplex_commands(port: str, rate: float) -> Iterator[str]:
@@ -146,19 +164,17 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch_pid: int, mtu:
         links += [f"link set {up} master {cabinet} up", f"link set {down} master core up"]
         if rates.cabinet is not None:
             limits += [_limit_command(up, rates.cabinet), _limit_command(down, rates.cabinet)]
-    for host in (*hosts, head):
-        cable = f"type veth peer name {INTERFACE} mtu {mtu} netns {host.pid}"
-        links += [f"link add name {host.name} mtu {mtu} {cable}"]
-        links += [f"link set {host.name} master {host.cabinet} up"]
-    for host in hosts:
+    for host, adapter in _adapters((*hosts, head)):
+        port, cable = _port(host, adapter), f"type veth peer name {interface_of(adapter)} mtu {mtu}"
+        links += [f"link add name {port} mtu {mtu} {cable} netns {host.pid}"]
+        links += [f"link set {port} master {host.cabinet} up"]
+    for host, adapter in _adapters(hosts):
+        port = _port(host, adapter)
         if rates.down is not None:
-            limits.append(_limit_command(host.name, rates.down))
+            limits.append(_limit_command(port, rates.down))
         if rates.duplex is not None:
-            links += [
-                f"link add name {host.name}-duplex mtu {mtu} type ifb",
-                f"link set {host.name}-duplex up",
-            ]
-            limits += _duplex_commands(host.name, rates.duplex)
+            links += [f"link add name {port}-duplex mtu {mtu} type ifb", f"link set {port}-duplex up"]
+            limits += _duplex_commands(port, rates.duplex)
     _batch(switch_pid, "ip", links)
     _batch(switch_pid, "tc", limits)
     slow = any(
@@ -166,21 +182,42 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch_pid: int, mtu:
     )
     segment_option = f" gso_max_size {SLOW_SEGMENT}" if slow else ""
     for host in (*hosts, head):
-        address = f"addr add {host.address}/{ADDRESS_PREFIX} dev {INTERFACE}"
-        _batch(host.pid, "ip", [address, f"link set {INTERFACE}{segment_option} up"])
+        _batch(host.pid, "ip", list(_address_commands(host, segment_option)))
+        if len(host.faults) > 1:
+            settings = [
+                f"echo {value} > /proc/sys/net/ipv4/conf/all/{name}" for name, value in ONE_ANSWERS.items()
+            ]
+            _run_in_namespace(host.pid, ["sh", "-e"], settings, "setting up hosts with several adapters")
     if rates.up is not None:
-        for host in hosts:
-            _batch(host.pid, "tc", [_limit_command(INTERFACE, rates.up)])
+        for host, adapter in _adapters(hosts):
+            _batch(host.pid, "tc", [_limit_command(interface_of(adapter), rates.up)])
 
 
-def apply_fault(host: Host, rates: Rates, addresses: Mapping[str, str], switch_pid: int) -> None:
-    """Plants the fault of ``host`` in place of an earlier one; ``addresses`` are those of all hosts."""
-    fault = host.fault
-    rates_to = {addresses[peer]: rate for peer, rate in fault.tx_to.items()}
-    _batch(host.pid, "tc", list(_transmit_commands(fault.tx or rates.up, rates_to)))
-    _batch(switch_pid, "tc", [_limit_command(host.name, fault.rx or rates.down)])
-    # The port goes down, not eth0: the host then loses its carrier and keeps its routes.
-    _batch(switch_pid, "ip", [f"link set {host.name} {'down' if fault.down else 'up'}"])
+def _adapters(hosts: Sequence[Host]) -> Iterator[tuple[Host, int]]:
+    return ((host, adapter) for host in hosts for adapter in range(len(host.faults)))
+
+
+def _address_commands(host: Host, segment_option: str) -> Iterator[str]:
+    """Yields the ip commands that give a host its addresses and, if it has several adapters, its policy routes."""
+    for _, adapter in _adapters([host]):
+        interface, address = interface_of(adapter), host.address_of(adapter)
+        yield f"addr add {address}/{ADDRESS_PREFIX} dev {interface}"
+        yield f"link set {interface}{segment_option} up"
+        if len(host.faults) > 1:
+            table = FIRST_TABLE + adapter
+            yield f"route add {ALL_ADDRESSES} dev {interface} table {table}"
+            yield f"rule add from {address} table {table}"
+
+
+def apply_fault(host: Host, adapter: int, rates: Rates, peers: Mapping[str, Host], switch_pid: int) -> None:
+    """Plants the fault of an adapter of ``host`` in place of an earlier one; ``peers`` are all hosts."""
+    fault, port = host.faults[adapter], _port(host, adapter)
+    rates_to = {peers[peer].address_of(adapter): rate for peer, rate in fault.tx_to.items()}
+    commands = _transmit_commands(interface_of(adapter), fault.tx or rates.up, rates_to)
+    _batch(host.pid, "tc", list(commands))
+    _batch(switch_pid, "tc", [_limit_command(port, fault.rx or rates.down)])
+    # The port goes down, not the interface: the host then loses its carrier and keeps its routes.
+    _batch(switch_pid, "ip", [f"link set {port} {'down' if fault.down else 'up'}"])
 
 
 def apply_cabinet_fault(number: int, fault: Fault, rates: Rates, switch_pid: int) -> None:
@@ -190,16 +227,17 @@ def apply_cabinet_fault(number: int, fault: Fault, rates: Rates, switch_pid: int
 
 
 def plant_loss(hosts: Sequence[Host], head: Host, switch_pid: int) -> None:
-    """Plants the packet loss of each host's fault, in place of any earlier loss."""
+    """Plants the packet loss of each host's faults, in place of any earlier loss."""
     rules: dict[str, list[str]] = {"prerouting": [], "postrouting": []}
-    for host in hosts:
+    for host, adapter in _adapters(hosts):
+        fault = host.faults[adapter]
         for hook, match, share in (
-            ("prerouting", "iifname", host.fault.tx_loss),
-            ("postrouting", "oifname", host.fault.rx_loss),
+            ("prerouting", "iifname", fault.tx_loss),
+            ("postrouting", "oifname", fault.rx_loss),
         ):
             if share is not None:
                 chance = f"numgen random mod {LOSS_PARTS} < {round(share * LOSS_PARTS)}"
-                rules[hook].append(f'{match} "{host.name}" {chance} drop')
+                rules[hook].append(f'{match} "{_port(host, adapter)}" {chance} drop')
     # Declaring the table first lets the deletion succeed if there was none.
     table = ["table bridge loss", "delete table bridge loss"]
     lossy = any(rules.values())
@@ -211,8 +249,9 @@ def plant_loss(hosts: Sequence[Host], head: Host, switch_pid: int) -> None:
         table.append("table bridge loss {\n" + "\n".join(chains) + "\n}")
     nft = [tools.find("nft", "nftables"), "-f", "-"]
     _run_in_namespace(switch_pid, nft, table, "planting loss")
-    for host in (*hosts, head):
-        _batch(host.pid, "ip", [f"link set {INTERFACE} gso_max_segs {1 if lossy else MAX_SEGMENTS}"])
+    segments = 1 if lossy else MAX_SEGMENTS
+    for host, adapter in _adapters((*hosts, head)):
+        _batch(host.pid, "ip", [f"link set {interface_of(adapter)} gso_max_segs {segments}"])
 
 
 def _batch(pid: int, tool: str, commands: Sequence[str]) -> None:

@@ -11,14 +11,16 @@ import re
 
 from assay.errors import UserError
 
-_ADAPTER = re.compile(r"[A-Za-z0-9_.\-]+")
+_ADAPTER = re.compile(r"(?!\d+$)[A-Za-z0-9_.\-]+(:[1-9]\d?)?")
+_SEPARATOR = re.compile(r":(?!\d+(?::|$))")  # not before a port
 
 
 def parse_adapters(text: str) -> list[str]:
-    """The adapters of --servers-hcas: names separated by ``:``, as the Network Sanitizer takes them."""
-    names = text.split(":")
+    """The adapters of --servers-hcas: names separated by ``:``, as the Network Sanitizer takes them, each with its port
+    if that is not the first ("mlx5_0:2:mlx5_1:2" is "mlx5_0:2" and "mlx5_1:2")."""
+    names = _SEPARATOR.split(text)
     for name in names:
-        if not _ADAPTER.fullmatch(name):
+        if not _ADAPTER.fullmatch(name) or (":" in name and is_interface(name)):
             raise UserError(
                 f"--servers-hcas {text!r}: {name!r} is not an adapter's name", "write it like 'mlx5_0:mlx5_1'"
             )
@@ -34,10 +36,11 @@ def is_interface(adapter: str) -> bool:
 
 def binding(flavour: str, adapter: str) -> dict[str, str]:
     """The environment that binds a rank to one adapter, for the MPI of that engine flavour."""
+    device, _, port = adapter.partition(":")
     if flavour == "openmpi":
         if is_interface(adapter):
             return {"OMPI_MCA_btl_tcp_if_include": adapter}
-        return {"UCX_NET_DEVICES": f"{adapter}:1"}
+        return {"UCX_NET_DEVICES": f"{device}:{port or 1}"}
     if slingshot := re.fullmatch(
         r"(?:hsn|cxi)(\d+)", adapter
     ):  # Cray's MPI takes a number of adapters, for all local ranks
@@ -46,10 +49,11 @@ def binding(flavour: str, adapter: str) -> dict[str, str]:
     if is_interface(adapter):
         return {"FI_TCP_IFACE": adapter, "UCX_NET_DEVICES": adapter}
     return {
-        "UCX_NET_DEVICES": f"{adapter}:1",
-        "MPIR_CVAR_CH4_OFI_PREF_NIC": adapter,
+        "UCX_NET_DEVICES": f"{device}:{port or 1}",
+        "MPIR_CVAR_CH4_OFI_PREF_NIC": device,
         "MPIR_CVAR_CH4_OFI_MAX_NICS": "1",
         "I_MPI_MULTIRAIL": "0",
-        "MV2_IBA_HCA": adapter,
+        "MV2_IBA_HCA": device,
         "MV2_NUM_HCAS": "1",
+        **({"MV2_DEFAULT_PORT": port} if port else {}),
     }

@@ -182,6 +182,20 @@ def test_adapters_that_carried_nothing_have_no_counters_at_all() -> None:
     assert explain(port, options=OPTIONS) == []
 
 
+def test_traffic_of_another_port_than_the_requested_one_is_a_fault() -> None:
+    carried = {"mlx5_0:1": 9e9, "mlx5_0:2": 0.1e9, "mlx5_1:1": 9e9}
+    records: list[AnyRecord] = [
+        measured("network.counters", "port_xmit_data", value, "server2", port)
+        for port, value in carried.items()
+    ]
+    options = {"servers": "server2", "servers_hcas": ["mlx5_0:2", "mlx5_1"]}
+    findings = explain(records, options=options)
+    assert {(f.subject.device, f.cause.partition(" on ")[2]) for f in findings} == {
+        ("mlx5_0:2", "server2 was requested and hardly used"),
+        ("mlx5_0:1", "server2 carried data and was not requested"),
+    }
+
+
 def test_a_network_interface_of_an_adapter_is_not_counted_twice() -> None:
     shadow: list[AnyRecord] = [measured("network.counters", "tx_bytes", 9e9, "server2", "ib0")]
     assert explain(server_bytes(5e9, 5e9) + shadow, options=OPTIONS) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import socket
 import subprocess
 import time
 
@@ -45,7 +46,7 @@ def rules_of_loss(lab: Lab) -> set[tuple[str, str]]:
     with network_of(lab, "switch"):
         command = ["nft", "list", "table", "bridge", "loss"]
         shown = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
-    return set(re.findall(r'(\wifname "\w+") numgen random mod 1000000000 < (\d+) drop', shown.stdout))
+    return set(re.findall(r'(\wifname "[\w.]+") numgen random mod 1000000000 < (\d+) drop', shown.stdout))
 
 
 def test_limits_are_planted_on_both_sides_of_a_cable_and_on_uplinks(fabric):
@@ -103,6 +104,63 @@ def test_a_fault_lowers_the_limit_of_a_direction_of_an_uplink(fabric):
     finally:
         fabric.fault(["c0", "c1"], None)
     assert {limit_of(fabric, "switch", end) for end in ("up0", "down0", "up1", "down1")} == {300 * MBIT}
+
+
+@pytest.fixture(scope="module")
+def two_adapters(make_lab) -> Lab:
+    return make_lab(4, 2, host_rate="100mbit", adapters=2)
+
+
+def test_each_adapter_of_a_host_has_its_limits_and_faults(two_adapters):
+    lab = two_adapters
+    lab.fault(["h1"], Fault(tx=50 * MBIT, rx_loss=0.05), "eth1")
+    lab.fault(["h2"], Fault(rx=20 * MBIT))
+    try:
+        limits = {
+            (host, adapter): limit_of(lab, host, adapter) for host in lab.hosts for adapter in lab.interfaces
+        }
+        assert limits.pop(("h1", "eth1")) == 50 * MBIT and set(limits.values()) == {100 * MBIT}
+        ports = [limit_of(lab, "switch", port) for port in ("h1", "h1.1", "h2", "h2.1")]
+        assert ports == [100 * MBIT, 100 * MBIT, 20 * MBIT, 20 * MBIT]
+        assert rules_of_loss(lab) == {('oifname "h1.1"', "50000000")}
+    finally:
+        lab.fault(["h1", "h2"], None)
+    assert limit_of(lab, "h1", "eth1") == limit_of(lab, "switch", "h2.1") == 100 * MBIT
+    with pytest.raises(UserError, match="have no eth2; fix: name one of eth0, eth1"):
+        lab.fault(["h1"], Fault(tx=1e6), "eth2")
+
+
+def sent_bytes(lab: Lab, host: str) -> list[int]:
+    with network_of(lab, host):
+        shown = subprocess.run(
+            ["ip", "-j", "-s", "link"], capture_output=True, text=True, check=True, timeout=LIMIT_S
+        )
+    sent = {link["ifname"]: link["stats64"]["tx"]["bytes"] for link in json.loads(shown.stdout)}
+    return [sent[interface] for interface in lab.interfaces]
+
+
+@pytest.mark.parametrize(("source", "target"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_bytes_leave_and_arrive_by_the_adapters_of_their_addresses(two_adapters, source, target):
+    lab, size = two_adapters, 50_000  # within what a receiver takes unread
+    before = {host: sent_bytes(lab, host) for host in ("h0", "h3")}
+    with network_of(lab, "h3"):
+        listener = socket.create_server((lab.nodes["h3"].address_of(target), 0))
+    with listener, network_of(lab, "h0"):
+        sender = socket.create_connection(
+            listener.getsockname(), timeout=LIMIT_S, source_address=(lab.nodes["h0"].address_of(source), 0)
+        )
+        with sender, listener.accept()[0] as receiver:
+            sender.sendall(bytes(size))
+            sender.shutdown(socket.SHUT_WR)
+            while receiver.recv(1 << 16):
+                pass
+            receiver.sendall(bytes(size))
+            receiver.shutdown(socket.SHUT_WR)
+            while sender.recv(1 << 16):
+                pass
+    for host, adapter in (("h0", source), ("h3", target)):
+        grown = [after - old for after, old in zip(sent_bytes(lab, host), before[host], strict=True)]
+        assert grown[adapter] > size > 20 * grown[1 - adapter]
 
 
 def test_a_cabinet_loses_no_packets(fabric):

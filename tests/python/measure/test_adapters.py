@@ -13,13 +13,18 @@ from assay.measure.network import NetworkRequest, rank_labels
 
 def test_lists_of_adapters_are_separated_by_colons() -> None:
     assert parse_adapters("mlx5_0:mlx5_1") == ["mlx5_0", "mlx5_1"]
-    for wrong in ("", "mlx5_0:", "mlx5 0", "a:a", "mlx5_0;reboot"):
+    assert parse_adapters("mlx5_0:2") == ["mlx5_0:2"]
+    assert parse_adapters("mlx5_0:2:mlx5_1:mlx5_2:1") == ["mlx5_0:2", "mlx5_1", "mlx5_2:1"]
+    assert parse_adapters("mlx5_0:1:mlx5_0:2") == ["mlx5_0:1", "mlx5_0:2"]
+    for wrong in ("", "mlx5_0:", "mlx5 0", "a:a", "mlx5_0;reboot", "2", "mlx5_0:0", "mlx5_0:1:2", "eth0:1"):
         with pytest.raises(UserError, match="--servers-hcas"):
             parse_adapters(wrong)
 
 
 def test_each_mpi_is_bound_by_its_own_variables() -> None:
     assert binding("openmpi", "mlx5_0") == {"UCX_NET_DEVICES": "mlx5_0:1"}
+    assert binding("openmpi", "mlx5_0:2") == {"UCX_NET_DEVICES": "mlx5_0:2"}
+    assert binding("mpich", "mlx5_0:2")["MPIR_CVAR_CH4_OFI_PREF_NIC"] == "mlx5_0"
     assert binding("openmpi", "eth1") == {"OMPI_MCA_btl_tcp_if_include": "eth1"}
     assert binding("mpich", "mlx5_0")["MPIR_CVAR_CH4_OFI_PREF_NIC"] == "mlx5_0"
     assert binding("mpich-wheel", "eth1")["FI_TCP_IFACE"] == "eth1"

@@ -25,30 +25,23 @@ LIMIT_S = 240  # against hangs
 SIZES, REPEATS = (1024, 65536), 10
 
 
+def measured_in(
+    lab: Lab, folder: Path, launcher: str, *arguments: str
+) -> tuple[Run, subprocess.CompletedProcess[str]]:
+    """``assay net`` in a lab with the sizes and repeats of this file."""
+    chosen = ["--sizes", ",".join(map(str, SIZES)), "--repeats", str(REPEATS), *arguments]
+    command = [ASSAY, "net", "--lab", lab.name, "--launcher", launcher, *chosen, "-o", folder / "run"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert "Traceback" not in done.stderr, done.stderr
+    return Run.load(folder / "run"), done
+
+
 def test_a_lab_with_a_slow_host_is_measured_judged_and_shown(
     make_lab: Callable[..., Lab], tmp_path: Path
 ) -> None:
     lab = make_lab(4, 2, host_rate="100mbit")
     lab.fault(["h2"], Fault(tx=lab.fault_rate("50%", "tx")))
-    arguments = ["--sizes", ",".join(map(str, SIZES)), "--repeats", str(REPEATS), "--timeout", "200s"]
-    done = subprocess.run(
-        [
-            str(ASSAY),
-            "net",
-            "--lab",
-            lab.name,
-            "--launcher",
-            "openmpi",
-            *arguments,
-            "-o",
-            str(tmp_path / "run"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    run = Run.load(tmp_path / "run")
+    run, done = measured_in(lab, tmp_path, "openmpi", "--timeout", "200s")
     assert [r for r in run.records if isinstance(r, Failure | Corruption)] == [], done.stderr
     assert (run.info.state, run.info.hosts) == ("complete", lab.hosts)
     assert done.returncode == EXIT_OF[run.info.outcome]
@@ -70,3 +63,25 @@ def test_a_lab_with_a_slow_host_is_measured_judged_and_shown(
     assert bool(faults) == (run.info.outcome == "FAIL")
     assert any(isinstance(r, Verdict) for r in run.records)
     assert (tmp_path / "run/report.html").stat().st_size > 100_000
+
+
+@pytest.mark.parametrize("launcher", ["openmpi", "mpich-wheel"])
+@pytest.mark.parametrize("adapters", ["eth1", "eth1:eth0"])
+def test_servers_use_the_adapters_that_are_asked_for(
+    make_lab: Callable[..., Lab], tmp_path: Path, launcher: str, adapters: str
+) -> None:
+    """The counters of the hosts prove it, and a binding that fails is a finding."""
+    lab = make_lab(2, host_rate="200mbit", adapters=2)
+    run, _ = measured_in(
+        lab, tmp_path, launcher, "--servers", "h0", "--clients", "h1", "--servers-hcas", adapters
+    )
+    assert [r for r in run.records if isinstance(r, Finding) and r.rule == "hca_binding"] == []
+    sent = {
+        r.subject.device: r.median
+        for r in run.records
+        if isinstance(r, Measurement)
+        and (r.name, r.metric, r.subject.host) == ("network.counters", "tx_bytes", "h0")
+        and not r.params
+    }
+    asked = adapters.split(":")
+    assert sum(sent[adapter] for adapter in asked) > 0.9 * sum(sent.values()) > REPEATS * sum(SIZES)
