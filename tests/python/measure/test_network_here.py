@@ -141,7 +141,7 @@ def test_srun_starts_ranks_on_the_hosts_of_a_lab(make_lab: Callable[..., Lab], t
     lab = make_lab(hosts=4, host_rate="100mbit", slurm=True)
     status, run = assay(
         tmp_path / "run", "net", "--lab", lab.name, "--launcher", "srun", "--sizes", "1KiB,64KiB",
-        "--budget", "4s",
+        "--budget", "15s",
     )  # fmt: skip
     check_no_failure(run)
     assert status == 0
