@@ -91,7 +91,7 @@ def findings(case: Case, folder: Path) -> tuple[list[Finding], float]:
     file.write_text(platform(case.fabric))
     begun = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-m", "assay", "simulate", file, "--", "net", "-o", run, "--sizes", "64KiB", "--repeats", "3"],
+        [sys.executable, "-m", "assay", "simulate", file, "--", "net", "-o", run, "--sizes", "1MiB", "--repeats", "3"],
         env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, capture_output=True, text=True, timeout=LIMIT_S,
     )  # fmt: skip
     if done.returncode not in (0, 1):

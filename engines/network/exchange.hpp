@@ -90,6 +90,13 @@ constexpr int max_window(bool simulated, int inflight) {
     return simulated ? 128 * std::min(stream_depth(inflight), 1 << 13) : 1 << 20;
 }
 
+// The messages of a simulated burst whose first needs `latency` seconds and each `message_seconds`:
+// so many that the latency is less than 0.4 % of the burst. Simulated bytes are real work.
+constexpr int simulated_window(double latency, double message_seconds, int inflight) {
+    return std::clamp(static_cast<int>(std::min(256 * latency / message_seconds, 1e9)), inflight,
+                      std::max(inflight, max_window(true, inflight)));
+}
+
 class Exchange {
 public:
     // `bytes`: size of the buffer for outgoing messages, and of the buffer for incoming messages;

@@ -92,12 +92,24 @@ private:
         int& window = windows_[round];
         if (window == 0) {
             const double first = transfer(exchange, round, inflight_, false);
-            window = next_window(inflight_, first);
+            window = session_.transport.simulated() ? simulated_burst(exchange, round, first)
+                                                    : next_window(inflight_, first);
         }
         const double longest = interrupted_ ? 0 : transfer(exchange, round, window, true);
-        window = next_window(window, longest);
+        if (!session_.transport.simulated()) window = next_window(window, longest);
         ++bursts_;
         return !interrupted_;
+    }
+
+    // The window of a simulated burst, after one of `inflight` messages took `first`.
+    int simulated_burst(Exchange& exchange, std::size_t round, double first) {
+        const double second = transfer(exchange, round, 2 * inflight_, false);
+        const double message_seconds = std::max((second - first) / inflight_, 1e-9);
+        const double latency = std::max(first - inflight_ * message_seconds, 0.0);
+        const auto messages =
+            static_cast<int>(std::min<std::size_t>(memory_ / stride(size_), 1 << 20));
+        return std::max(inflight_,
+                        std::min(messages, simulated_window(latency, message_seconds, inflight_)));
     }
 
     // Returns the seconds of the longest timed part, equal on every rank.

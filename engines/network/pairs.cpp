@@ -102,9 +102,12 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
     stream.run(1);
     const double message_seconds = std::max(stream.run(inflight) / inflight, 1e-9);
     const std::size_t max_messages = memory / stride(size);
+    const bool simulated = session.transport.simulated();
+    const int longest_burst = simulated
+                                  ? simulated_window(latency.median, message_seconds, inflight)
+                                  : max_window(false, inflight);
     const double longest_window =
-        std::min(static_cast<double>(max_messages),
-                 static_cast<double>(max_window(session.transport.simulated(), inflight)));
+        std::min(static_cast<double>(max_messages), static_cast<double>(longest_burst));
     int window = std::max(
         inflight, static_cast<int>(std::min(pair_burst_seconds / message_seconds, longest_window)));
     std::vector<double> bandwidths;
