@@ -35,11 +35,13 @@ _HOST_WORD = re.compile(r"(node|host|server|blade|compute|worker|slot|unit)[-_.]
 # "mlx5_0", "rail1"; a number alone is of "node 0" and "node 1", two hosts, and so is "node1" of "rack3 node1".
 _ADAPTER = re.compile(rf"(?!{_HOST_WORD.pattern})[^\W\d]\S*[0-9]", re.IGNORECASE)
 
-# Long-haul extenders: Longbow of Obsidian Research, IBEx of Bay Microsystems (G40, M40; "ibex" alone may be a cluster),
-# MetroX of Mellanox. The first two makers are known by the first three bytes of a GUID too (as opensm names them), and
-# make no other InfiniBand device.
+# Long-haul extenders: Longbow of Obsidian Research, IBEx of Bay Microsystems, MetroX of Mellanox. A name of the first
+# two alone may be a cluster's, so it needs a model. Their makers are known by the first three bytes of a GUID too (as
+# opensm names them), and make no other InfiniBand device.
 _EXTENDER = re.compile(
-    r"\b(Longbow|Obsidian|IBEx [GM]\d|MetroX|M?TX6(000|100|240|280)|M?TQ8[12]00)", re.IGNORECASE
+    r"(?<![A-Za-z0-9])(Longbow [CEX][0-9]|Obsidian (Research|Strategics)|IBEx[ _-]?[GM][0-9]{2}\b|MetroX"
+    r"|M?TX6(000|100|240|280)|M?TQ8[12]00)",
+    re.IGNORECASE,
 )
 _EXTENDER_MAKERS = (0x001777, 0x000BC1)
 

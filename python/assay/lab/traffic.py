@@ -54,6 +54,8 @@ SLOW_SEGMENT = 8 * 1024  # bytes of the largest segment that a host sends if any
 QUEUE_BURSTS = 4
 LOSS_PARTS = 1_000_000_000  # resolution of the planted loss
 MAX_SEGMENTS = 65535  # the kernel's default of gso_max_segs
+MAX_SEGMENT = 64 * 1024  # bytes, of a host whose links are fast
+LEAST_RATE = 1e3  # B/s
 UNLIMITED = 12.5e9  # B/s, of a bucket that must have a rate
 
 
@@ -133,12 +135,15 @@ def _transmit_commands(device: str, rate: float | None, rates_to: Mapping[str, f
     buckets = [rate or UNLIMITED, rate or UNLIMITED, *rates_to.values()]
     for number, limit in enumerate(buckets, 1):
         parent, burst = "1:" if number == 1 else "1:1", _burst(limit)
+        own = (
+            limit if number == 1 else LEAST_RATE
+        )  # a bucket may always send at its own rate; the rest it borrows
         yield (
             f"class add dev {device} parent {parent} classid 1:{number:x} "
-            f"htb rate {limit * 8:.0f}bit ceil {limit * 8:.0f}bit burst {burst} cburst {burst} quantum {SLOW_SEGMENT}"
+            f"htb rate {own * 8:.0f}bit ceil {limit * 8:.0f}bit burst {burst} cburst {burst} quantum {SLOW_SEGMENT}"
         )
         if number > 1:
-            yield f"qdisc add dev {device} parent 1:{number:x} bfifo limit {QUEUE_BURSTS * burst}"
+            yield f"qdisc add dev {device} parent 1:{number:x} bfifo limit {QUEUE_BURSTS * max(burst, MAX_SEGMENT)}"
     for number, address in enumerate(rates_to, 3):
         yield f"filter add dev {device} parent 1: protocol ip u32 match ip dst {address} flowid 1:{number:x}"
 

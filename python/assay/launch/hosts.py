@@ -51,7 +51,8 @@ _OTHER_RANGE = re.compile(r"\[(\d+):(\d+)\]|\{(\d+)\.\.(\d+)\}")  # of Ansible's
 # In the place of the hosts of a job that has none yet: squeue's reason, sacct, scontrol.
 _NO_HOSTS_YET = re.compile(r"\([A-Za-z][\w, ]*\)|None assigned", re.IGNORECASE)
 _BRACKET = re.compile(r"\[([0-9,/-]+)\]")
-_ADDRESSES = re.compile(r"((?:\d+\.){3})(\d+)-\1(\d+)")  # the first and the last of a range
+_BARE_ADDRESSES = re.compile(r"(?:\d+\.)+\d+-(?:\d+\.)+\d+")  # the first and the last of a range
+_ADDRESSES = re.compile(r"((?:\d+\.){3})(\d+)-\1(\d+)")  # of one network
 _CONDOR_SLOT = re.compile(r"slot\d+(?:_\d+)?@(.+)")
 _NUMBERS = re.compile(r"\[[^\]]*\]|\d+")
 FILE = Wanted("a host file", ONE_A_LINE)
@@ -88,21 +89,27 @@ def parse_hosts(text: str, option: str) -> list[str]:
     if len(hosts) > MAX_HOSTS:
         raise UserError(f"{where}: more than {MAX_HOSTS} hosts", EXAMPLE)
     for host in hosts:
+        if _BARE_ADDRESSES.fullmatch(host.partition(":")[0]):
+            raise _without_brackets(host, where)
         if ":" in host and (name := without_slots(host)) != host:
             raise UserError(f"{option} {host}: a number of slots", f"write {name}")
         if slot := _CONDOR_SLOT.fullmatch(host):  # those of one host would be several
             raise UserError(f"{where}: '{host}' is a slot of HTCondor", f"write {slot[1]}")
-        if addresses := _ADDRESSES.fullmatch(host):
-            raise UserError(
-                f"{where}: '{host}' is a range without brackets",
-                "write {}[{}-{}]".format(*addresses.groups()),
-            )
         name = host.rpartition("@")[2]
         if (":" in host or "%" in name) and not _is_ipv6(name):
             raise UserError(f"{where}: '{host}' is not the name of a host", EXAMPLE)
         if not _NAME.fullmatch(host) or ".." in host or _BARE_RANGE.fullmatch(host):
             raise _no_name(host, where, text)
     return hosts
+
+
+def _without_brackets(host: str, where: str) -> UserError:
+    addresses = _ADDRESSES.fullmatch(host)
+    is_range = addresses is not None and int(addresses[2]) < int(addresses[3])
+    fix = (
+        "write {}[{}-{}]".format(*addresses.groups()) if addresses and is_range else "write 10.0.[0-1].[1-9]"
+    )
+    return UserError(f"{where}: '{host}' is a range without brackets", fix)
 
 
 def _is_ipv6(text: str) -> bool:

@@ -44,8 +44,15 @@ GRACE_S = 5.0  # between SIGTERM and SIGKILL
 READER_LIMIT_S = 5.0  # for the last messages of processes that have ended
 END_LIMIT_S = 30.0  # of a process that has closed its output; on a busy machine it may take seconds to end
 SILENCE_REPORT_S = 5.0  # between two calls of on_silence
-# By these, srun and Hydra put labels before the lines of the ranks, or write them elsewhere. They are Assay's messages.
-CHANGES_OUTPUT = ("SLURM_LABELIO", "SLURM_STDOUTMODE", "MPIEXEC_PREFIX_DEFAULT", "MPIEXEC_PREFIX_STDOUT")
+# By these, srun and some of MPICH's launchers put labels before the lines of the ranks, or write them elsewhere. The
+# lines are Assay's messages.
+CHANGES_OUTPUT = (
+    "SLURM_LABELIO",
+    "SLURM_STDOUTMODE",
+    "SLURM_STDERRMODE",
+    "MPIEXEC_PREFIX_DEFAULT",
+    "MPIEXEC_PREFIX_STDOUT",
+)
 DEADLOCK = re.compile(r"/CRITICAL\] Oops! Deadlock")  # of simulated ranks: smpirun ends with 0
 
 
@@ -372,13 +379,14 @@ def _most_telling_line(stderr: str) -> str:
     engine and launchers' words about their help are no cause.
     """
     if match := _OWN_ERROR.search(stderr):
-        return match[1].strip()
-    helped = [_first_sentence(block) for block in _HELP.findall(stderr)]
-    lines = _HELP.sub(lambda match: _first_sentence(match[1]), stderr).splitlines()
+        return match[1].strip(" *-=\t")
+    blocks = [block for block in _HELP.findall(stderr) if not _WARNING.match(block)]
+    helped = [_first_sentence(block) for block in blocks]
+    lines = _HELP.sub("", stderr).splitlines()
     lines = [
         stripped for line in lines if (stripped := line.strip(" *-=\t")) and not _CHATTER.search(stripped)
     ]
-    errors = [line for line in lines if _ERROR.search(line)]
+    errors = [line for line in [*helped, *lines] if _ERROR.search(line)]
     return (errors or helped or lines[-1:] or [""])[0]
 
 
@@ -388,8 +396,9 @@ def _first_sentence(text: str) -> str:
     return f"{first} {others[0]}" if first.endswith(":") and others else _SENTENCE.split(first)[0]
 
 
-_OWN_ERROR = re.compile(r"^[ *=\t-]*assay(?:-probe|-alloc|-io-bench| io): (.*)", re.MULTILINE)
+_OWN_ERROR = re.compile(r"^[ *=\t-]*assay(?:-probe|-alloc|-io-bench| io): (.*\w.*)", re.MULTILINE)
 _HELP = re.compile(r"^-{60,}\n((?:(?!-{60,}$).*\n)+?)-{60,}$", re.MULTILINE)  # Open MPI's, between two rules
+_WARNING = re.compile(r"\s*(\S+ )?warning\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"(?<=[a-z]{2}\.) ")
 _CHATTER = re.compile(r"^note: |help message|help_aggregate|plm:rsh: Warning")
 _ERROR = re.compile(r"MPI_ERR_|\berror:|\bfatal\b|cannot|could not|no such|denied|refused", re.IGNORECASE)

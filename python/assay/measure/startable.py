@@ -7,6 +7,7 @@ of an executable whose loader is not (made for another distribution).
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -45,5 +46,5 @@ def _run_by(path: Path) -> tuple[str, str]:
                 return "", loader_of(file)
     except (OSError, ValueError):  # a program may be executable and not readable
         return "", ""
-    words = start[2:].split(b"\n")[0].strip(b" \t").replace(b"\t", b" ").split(b" ")
+    words = re.split(rb"[\n\0]", start[2:])[0].strip(b" \t").replace(b"\t", b" ").split(b" ")
     return os.fsdecode(words[0]), ""

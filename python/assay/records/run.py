@@ -179,8 +179,9 @@ class Run:
         if self._file is not None:  # else it would write to the replaced file
             self._file.close()
             self._file = None
-        if self.info.last_record:
-            self.info.last_record = 0  # unknown until the run ends again
+        ended = bool(self.info.last_record)
+        if ended:
+            self.info.last_record = 0  # unknown while the file is replaced
             self.save()
         file = self.path / "records.jsonl"
         replace_file(file, (encode(record) + b"\n" for record in read_records(file) if stays(record)))
@@ -188,6 +189,9 @@ class Run:
         self._kept, self._last_id = KeptRecords(), 0
         for record in read_records(file):
             self._keep(known.get(record.id, record))
+        if ended:
+            self.info.last_record = self._last_id
+            self.save()
 
     def append(self, record: AnyRecord) -> AnyRecord:
         """Assigns the record's id, writes it and flushes. An equal ``Context`` is kept once.

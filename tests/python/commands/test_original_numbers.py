@@ -122,7 +122,9 @@ def test_options_of_the_text_of_mdtest_change_nothing() -> None:
     assert mdtest(["-n", "10", "-v", "-v", "-P", "-Z", "-V=2"]).params == {"items": 10}
 
 
-@pytest.mark.parametrize("words", ["-z 0 -b 1 -I 10", "-n=10 -b 7", "-I=10", "-n 10 -I 10 -z=0"])
+@pytest.mark.parametrize(
+    "words", ["-z 0 -b 1 -I 10", "-n=10 -b 7", "-I=10", "-n 10 -I 10 -z=0", "-n 10 -I 0", "-n 0 -I 10"]
+)
 def test_one_directory_of_mdtest_is_no_tree(words: str) -> None:
     assert mdtest(words.split()).params == {"items": 10}
 

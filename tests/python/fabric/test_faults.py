@@ -312,7 +312,13 @@ def two_sites(extender: str, guid: int, local: tuple[int, str], line: tuple[int,
 
 @pytest.mark.parametrize(
     ("extender", "guid"),
-    [("Longbow C103", 0), ("x", 0x001777 << 40), ("MF0;m:MTX6100/U1", 0), ("IBEx G40", 0)],
+    [
+        ("Longbow C103", 0),
+        ("x", 0x001777 << 40),
+        ("MF0;m:MTX6100/U1", 0),
+        ("IBEx_G40", 0),
+        ("dc1_MTX6100", 0),
+    ],
 )
 def test_the_cables_of_an_extender_between_two_sites_are_not_accused(extender: str, guid: int) -> None:
     findings = check_cables(two_sites(extender, guid, (4, "QDR"), (1, "SDR")))
@@ -321,9 +327,9 @@ def test_the_cables_of_an_extender_between_two_sites_are_not_accused(extender: s
 
 
 def test_other_switches_and_narrow_cables_to_an_extender_are_accused() -> None:
-    for name in ("spine", "ibex-leaf"):
+    for name in ("spine", "ibex-leaf", "obsidian-leaf1", "longbow-sw1", "ibex m1:QM8700"):
         assert "slow_cable" in [f.rule for f in check_cables(two_sites(name, 0, (4, "QDR"), (1, "SDR")))]
-    (first, second, _) = check_cables(two_sites("Longbow", 0, (1, "EDR"), (4, "SDR")))
+    (first, second, _) = check_cables(two_sites("Longbow C103", 0, (1, "EDR"), (4, "SDR")))
     assert first.rule == second.rule == "slow_cable" and first.severity == "fault"
 
 

@@ -76,7 +76,7 @@ def limits_to(lab: Lab, host: str) -> dict[str, float]:
             subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout
             for command in (["tc", "class", "show", "dev", "eth0"], ["tc", "filter", "show", "dev", "eth0"])
         )
-    rates = dict(re.findall(r"class htb (\S+) .*?rate (\d+)Mbit", classes))
+    rates = dict(re.findall(r"class htb (\S+) .*?ceil (\d+)Mbit", classes))
     names = {
         "".join(f"{int(part):02x}" for part in node.address.split(".")): node.name
         for node in lab.nodes.values()

@@ -273,6 +273,7 @@ def test_an_engines_error_is_reported_and_not_the_launchers_output() -> None:
     [
         ("The library was not\nopened. See below.\n\n  more: 1\n", "The library was not opened."),
         ("No host has this\nname:\n\n  name:  h7\n\nTry again.\n", "No host has this name: name: h7"),
+        ("WARNING: No preset\nwas found.\n", "This should be reported to others."),
         ("The file of it\nthat could not be found:\n\n  it\n", "The file of it that could not be found: it"),
     ],
 )

@@ -20,7 +20,16 @@ def write_program(folder: Path, content: bytes) -> str:
 
 @pytest.mark.parametrize(
     "content",
-    [b"#!/bin/sh\n", b"#! /bin/sh -e\n", b"#!\t/bin/sh\n", b"#!/bin/sh", b"echo\n", b"", b"\x7fELF"],
+    [
+        b"#!/bin/sh\n",
+        b"#! /bin/sh -e\n",
+        b"#!\t/bin/sh\n",
+        b"#!/bin/sh",
+        b"echo\n",
+        b"",
+        b"\x7fELF",
+        b"#!\0\n",
+    ],
 )
 def test_scripts_that_the_kernel_or_a_shell_runs_are_accepted(tmp_path: Path, content: bytes) -> None:
     path = write_program(tmp_path, content)

@@ -73,6 +73,9 @@ def test_a_complete_run_without_its_old_conclusions_is_whole(tmp_path: Path) -> 
     run.finish("complete")
     run.withdraw(lambda record: True)
     assert len(Run.load(run.path).records) == 1
+    (run.path / "records.jsonl").write_bytes(b"")
+    with pytest.raises(UserError, match="records are missing"):
+        Run.load(run.path)
 
 
 def test_records_that_are_another_file_are_named(tmp_path: Path) -> None:

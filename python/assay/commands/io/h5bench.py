@@ -170,7 +170,7 @@ def _parse_number(key: str, value: str) -> int:
     if number[-1:].upper() in ("K", "M", "G", "T"):
         factor = 1024 ** (" KMGT".index(number[-1].upper()))
         number = number[:-1]
-    if not number.isdigit():
+    if not (number.isascii() and number.isdecimal()):
         raise UserError(f"hdf5: {key}={value} is not a number", "e.g. 1024, 1K or 8M")
     return int(number) * factor
 

@@ -88,9 +88,9 @@ def _take_tree(parsed: dict[str, Any]) -> None:
         raise UserError(
             "metadata: -z is not supported: a tree of directories (depth)", "give -z 0, or leave it out"
         )
-    if of_directory is None:
+    if not of_directory:  # 0 is mdtest's "not given", as it is of -n
         return
-    if parsed["items"] not in (None, of_directory):
+    if parsed["items"] not in (None, 0, of_directory):
         raise UserError(
             f"metadata: -I {of_directory} with -n {parsed['items']}: mdtest makes several directories",
             "leave out -I: all items are in one",

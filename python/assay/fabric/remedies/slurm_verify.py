@@ -19,7 +19,8 @@ def differences(
 ) -> tuple[list[str], list[str]]:
     """A line for each difference between a file and the fabric; none where they agree. Then a line for each leaf whose
     hosts are left out on purpose: where all else agrees and most hosts are in the file, the others are no compute nodes
-    (a login node, a file server). Those of ``elsewhere`` are not missed."""
+    (a login node, a file server). Those of ``elsewhere``
+    are in other topologies of the file, and may be left out, however many they are."""
     expected = tree_of(fabric)
     leaf_of = {node: switch.name for switch in expected for node in switch.nodes}
     lines: list[str] = []
@@ -36,18 +37,16 @@ def differences(
                 )
             seen.setdefault(node, switch)
         lines += _unknown(switch, leaf_of)
-    missing = {
-        leaf.name: [node for node in leaf.nodes if node not in seen and node not in elsewhere]
-        for leaf in expected
-    }
+    missing = {leaf.name: [node for node in leaf.nodes if node not in seen] for leaf in expected}
     shown = [
         f"{path}: {fold(nodes)} of {leaf} {_is(nodes)} missing" for leaf, nodes in missing.items() if nodes
     ]
     others = _split_leaves(path, file_switches, leaf_of) + _wrong_groups(path, file_switches, expected)
-    if lines or others or 2 * sum(map(len, missing.values())) >= len(leaf_of):
+    in_none = sum(node not in elsewhere for nodes in missing.values() for node in nodes)
+    if lines or others or 2 * in_none >= len(leaf_of):
         return lines + shown + others, []
     return [], [
-        f"{path}: note: {fold(nodes)} of {leaf} {_is(nodes)} left out"
+        f"{path}: note: {fold(nodes)} of {leaf} {_is(nodes)} left out{_in_others(nodes, elsewhere)}"
         for leaf, nodes in missing.items()
         if nodes
     ]
@@ -67,6 +66,10 @@ def require_agreement(switches: list[Switch], fabric: Fabric) -> None:
         raise UserError(
             "the topology does not have each host once, with its neighbours", "report this defect"
         )
+
+
+def _in_others(nodes: list[str], elsewhere: Set[str]) -> str:
+    return ": in another topology of the file alone" if set(nodes) <= elsewhere else ""
 
 
 def _is(names: list[str]) -> str:

@@ -268,7 +268,7 @@ PROFILERS = (
     Kind("ms_print", "the text of ms_print", _lines(r"^ms_print arguments: ")),
     Kind("dhat", "a profile of DHAT", re.compile(r'\A\s*\{\s*"dhatFileVersion"\s*:')),
     Kind("memray stats", "the statistics of memray", _json("allocation_size_histogram")),
-    Kind("sanitizer", "a report of a sanitizer", _lines(r"^==[0-9]+==(ERROR|WARNING): \w+Sanitizer: ")),
+    Kind("sanitizer", "a report of a sanitizer", _lines(r"^(==[0-9]+==)?(ERROR|WARNING): \w+Sanitizer: ")),
     Kind("mtrace", "a log of mtrace", _lines(r"\A= Start[ \t\r]*$")),
     Kind("malt", "a profile of MALT", re.compile(r'\A\s*\{[^\0]*"run"\s*:\s*\{[^{}\0]*"formatVersion"\s*:')),
     Kind(
@@ -352,7 +352,7 @@ PARTS = (
     _named("/proc/cpuinfo", r"\Aprocessor\t: [0-9]"),
     _named("/proc/meminfo", r"\AMemTotal: +[0-9]+ kB"),
     _named("/proc/PID/numa_maps", r"^[0-9a-f]{8,16} [a-z]\S*( \S+)* kernelpagesize_kB=[0-9]"),
-    _named("/proc/PID/maps or smaps", r"\A[0-9a-f]+-[0-9a-f]+ [r-][w-][x-][ps] [0-9a-f]{8} "),
+    _named("/proc/PID/maps or smaps", r"\A[0-9a-f]+-[0-9a-f]+ [r-][w-][x-][ps] [0-9a-f]{8,16} "),
 )
 OTHERS = (
     _named(

@@ -272,5 +272,8 @@ def test_nodes_of_another_topology_are_not_missed(other: str, tmp_path: Path) ->
     fabric = synthetic.build(synthetic.parse("radix=8,nodes=8"))
     lines, notes = differences(tmp_path / "t", topology.switches, fabric, topology.elsewhere)
     assert lines == []
-    assert [line.partition(": note: ")[2] for line in notes] == ["node3 of leaf0 is left out"]
+    assert [line.partition(": note: ")[2] for line in notes] == [
+        "node3 of leaf0 is left out",
+        "node[4-7] of leaf1 are left out: in another topology of the file alone",
+    ]
     assert len(differences(tmp_path / "t", topology.switches, fabric)[0]) == 2
