@@ -26,10 +26,10 @@ from xml.sax.saxutils import quoteattr
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
-from figures import exit_code_of, figure, waived  # noqa: E402
+from figures import exit_code_of, waived  # noqa: E402
 from netcases import Case, generate_case  # noqa: E402
 from netfabric import NO_LIMIT, Fabric  # noqa: E402
-from netscore import Score, is_named, labels_of, show_case, wrong_on_healthy  # noqa: E402
+from netscore import Score, judge_case, print_figures  # noqa: E402
 
 from assay.records.run import Run  # noqa: E402
 from assay.records.schema import Finding  # noqa: E402
@@ -109,20 +109,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         runs = pool.map(lambda case: findings(case, Path(folder)), cases)
         for case, (found, taken) in zip(cases, runs, strict=True):
-            labels = list(dict.fromkeys(label for label, _ in labels_of(found)))
-            right = score.add(case.kind, case.faults, labels)
+            judge_case(score, case, found, "--misses" in sys.argv)
             seconds.append(taken)
-            if "--misses" in sys.argv and not (all(right) and all(is_named(f, labels) for f in case.faults)):
-                show_case(case.title(), case.faults, labels)
     if "--markdown" in sys.argv:
         print(score.markdown(KINDS))
         return
-    precision, recall, f1 = score.figures()
-    figure("culprits.simulated.f1", [f1], 0.95, "higher")
-    figure("culprits.simulated.precision", [precision], None, "higher")
-    figure("culprits.simulated.recall", [recall], None, "higher")
-    figure("culprits.simulated.healthy", [wrong_on_healthy(score)], 0, "lower")
-    figure("culprits.simulated.time", seconds, None, "lower", "s")
+    print_figures("culprits.simulated", score, 0.95, seconds)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,24 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from ClusterShell.NodeSet import NodeSet
+from figures import figure
 from netcases import HEALTHY, Fault, Label
 
 from assay.records.schema import Finding
 
 MIN_SHARE_OF_GROUP = 0.75  # of a cabinet's hosts
+
+
+class Planted(Protocol):
+    """A case: its kind and what was planted."""
+
+    kind: str
+    faults: list[Fault]
+
+    def title(self) -> str: ...
 
 
 @dataclass
@@ -98,6 +109,24 @@ def labels_of(findings: Iterable[Finding]) -> list[tuple[Label, float]]:
         else:
             labels.append((("other", (finding.rule,), ()), finding.confidence))
     return list(dict.fromkeys(labels))
+
+
+def judge_case(score: Score, case: Planted, found: Iterable[Finding], show: bool) -> None:
+    """Counts the findings of a case. ``show``: prints the case if one is missing or wrong."""
+    labels = list(dict.fromkeys(label for label, _ in labels_of(found)))
+    right = score.add(case.kind, case.faults, labels)
+    if show and not (all(right) and all(is_named(fault, labels) for fault in case.faults)):
+        show_case(case.title(), case.faults, labels)
+
+
+def print_figures(area: str, score: Score, limit: float, seconds: Sequence[float]) -> None:
+    """The five figures of an area: F1 with its limit, precision, recall, findings on healthy clusters, s a case."""
+    precision, recall, f1 = score.figures()
+    figure(f"{area}.f1", [f1], limit, "higher")
+    figure(f"{area}.precision", [precision], None, "higher")
+    figure(f"{area}.recall", [recall], None, "higher")
+    figure(f"{area}.healthy", [wrong_on_healthy(score)], 0, "lower")
+    figure(f"{area}.time", seconds, None, "lower", "s")
 
 
 def show_case(title: str, faults: Sequence[Fault], labels: Sequence[Label]) -> None:

@@ -30,9 +30,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
-from figures import exit_code_of, figure, waived  # noqa: E402
+from figures import exit_code_of, waived  # noqa: E402
 from netcases import Fault  # noqa: E402
-from netscore import Score, is_named, labels_of, show_case, wrong_on_healthy  # noqa: E402
+from netscore import Score, judge_case, print_figures  # noqa: E402
 
 from assay import lab  # noqa: E402
 from assay.records.run import Run  # noqa: E402
@@ -225,20 +225,12 @@ def main() -> None:
             stack.callback(labs[cluster].down)
         for case in cases:
             found, taken = findings(labs[case.cluster], case, folder / str(case.number))
-            labels = list(dict.fromkeys(label for label, _ in labels_of(found)))
-            right = score.add(case.kind, case.faults, labels)
+            judge_case(score, case, found, "--misses" in sys.argv)
             seconds.append(taken)
-            if "--misses" in sys.argv and not (all(right) and all(is_named(f, labels) for f in case.faults)):
-                show_case(case.title(), case.faults, labels)
     if "--markdown" in sys.argv:
         print(score.markdown(KINDS))
         return
-    precision, recall, f1 = score.figures()
-    figure("wires.f1", [f1], 0.9, "higher")
-    figure("wires.precision", [precision], None, "higher")
-    figure("wires.recall", [recall], None, "higher")
-    figure("wires.healthy", [wrong_on_healthy(score)], 0, "lower")
-    figure("wires.time", seconds, None, "lower", "s")
+    print_figures("wires", score, 0.9, seconds)
 
 
 if __name__ == "__main__":

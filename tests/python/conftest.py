@@ -62,7 +62,7 @@ def plant_load(monkeypatch: pytest.MonkeyPatch) -> Callable[[Load], None]:
 @pytest.fixture(scope="session")
 def make_lab() -> Iterator[MakeLab]:
     """Makes labs: ``make_lab(hosts=8, cabinets=2, host_rate="100mbit", duplex_rate=..., cabinet_rate=...,
-    up_rate=..., down_rate=..., slurm=False, mtu=1500, adapters=1)``.
+    up_rate=..., down_rate=..., slurm=False, mtu=1500, adapters=1, lossless=False)``.
 
     Each lab has a unique name, so labs of users and of other test sessions are not touched. All are taken down
     when the session ends, also after a failure. Skips the tests where no lab can be made.
@@ -83,9 +83,10 @@ def make_lab() -> Iterator[MakeLab]:
         slurm: bool = False,
         mtu: int = 1500,
         adapters: int = 1,
+        lossless: bool = False,
     ) -> Lab:
         texts = (up_rate or host_rate, down_rate or host_rate, duplex_rate, cabinet_rate)
-        rates = Rates(*(parse_rate(text) if text else None for text in texts))
+        rates = Rates(*(parse_rate(text) if text else None for text in texts), lossless=lossless)
         names.append(f"test-{os.getpid()}-{len(names)}")
         return Lab.up(hosts, cabinets, rates, with_slurm=slurm, name=names[-1], mtu=mtu, adapters=adapters)
 

@@ -68,6 +68,11 @@ def _prepare_up(verbs: Verbs) -> None:
     parser.add_argument("--duplex-rate", metavar="RATE", help="limit of both directions of a host together")
     parser.add_argument("--cabinet-rate", metavar="RATE", help="limit of a cabinet's uplink, each direction")
     parser.add_argument(
+        "--lossless",
+        action="store_true",
+        help="queues before the limits drop no packet, as on InfiniBand; TCP windows are short",
+    )
+    parser.add_argument(
         "--adapters",
         type=count,
         default=1,
@@ -85,6 +90,7 @@ def _up(args: argparse.Namespace) -> int:
         down=_rate(args.down_rate or args.host_rate),
         duplex=_rate(args.duplex_rate),
         cabinet=_rate(args.cabinet_rate),
+        lossless=args.lossless,
     )
     mtu = parse_mtu(args.mtu)
     lab = VirtualCluster.up(

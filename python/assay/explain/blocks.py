@@ -86,12 +86,12 @@ def _groups_of(matrix: PairMatrix, value: Floats, sigma: float, size: int) -> tu
         candidates = [c for c in candidates if _is_group(matrix, value, division, inside, *c[:3])]
         if not candidates:
             break
-        effect, side, part, z = min(candidates)
+        effect, side, part, z, median_rate = min(candidates)
         suspects_of_size.append(_group_suspect(matrix, division, side, part, effect, z))
         ends, other_ends = (
             (division.source, division.target) if side == 0 else (division.target, division.source)
         )
-        crossing = value[(ends == part) & (other_ends != part)]
+        crossing = value[(ends == part) & (other_ends != part)] - median_rate
         explained += float(np.sum(2 * effect * crossing - effect**2))
         _row_or_column(unexplained, side, part)[:] = np.nan
     return suspects_of_size, explained
@@ -104,12 +104,14 @@ def _row_or_column(table: Floats, side: int, part: int) -> Floats:
 
 def _candidate(
     division: Division, unexplained: Floats, sigma: float, side: int, part: int
-) -> tuple[float, int, int, float] | None:
-    """Returns (effect, side, part, z) of a group that is slow on most of its paths to other groups."""
+) -> tuple[float, int, int, float, float] | None:
+    """Returns (effect, side, part, z, median of the other groups' paths) of a group that is slow on most of its paths
+    to other groups."""
     group_values = _row_or_column(unexplained, side, part)
     group_values = group_values[np.isfinite(group_values)]
     others = unexplained.copy()
-    _row_or_column(others, side, part)[:] = np.nan
+    # A host that sends slowly also receives late while it waits: the group's other side is no reference either.
+    others[part] = others[:, part] = np.nan
     reference = others[np.isfinite(others)]
     if group_values.size < MIN_GROUPS - 1 or reference.size < 2:
         return None
@@ -122,7 +124,7 @@ def _candidate(
     if effect >= MIN_EFFECT or z >= NORMAL.inv_cdf(CHANCE / tests):
         return None
     return (
-        (effect, side, part, z)
+        (effect, side, part, z, median_rate)
         if np.mean(group_values - median_rate < effect / 2) >= MIN_SHARE_OF_GROUP
         else None
     )
@@ -138,7 +140,8 @@ def _is_group(
     ends, other_ends = (division.source, division.target) if side == 0 else (division.target, division.source)
     crossing = (ends == part) & (other_ends != part)
     member = (matrix.source if side == 0 else matrix.target)[crossing] - part * division.size
-    median_rate = np.median(value[(division.source != division.target) & ~crossing])
+    elsewhere = (division.source != division.target) & (ends != part) & (other_ends != part)
+    median_rate = np.median(value[elsewhere])
     medians = Groups(member, division.size).median(value[crossing]) - median_rate
     measured = medians[np.isfinite(medians)]
     return measured.size >= 2 and bool(np.mean(measured < effect / 2) >= MIN_SHARE_OF_GROUP)

@@ -32,8 +32,6 @@ PAIRS_WITH_ENDS = 2  # pairs whose ends are suspected too; each costs time to me
 CHANCE_OF_PAIRS = 0.01  # smaller than CHANCE: there are many pairs, and each costs time to measure again
 MAX_PAIRS = 32  # suspected at most; most slow pairs are single disturbances
 SIDES: tuple[Literal["transmit"], Literal["receive"]] = ("transmit", "receive")
-# A host that is slower than its slow group by this is suspected itself too.
-MIN_EFFECT_BEYOND_GROUP = float(np.log(0.85))
 
 
 def suspects(matrix: PairMatrix) -> list[Suspect]:
@@ -44,23 +42,27 @@ def suspects(matrix: PairMatrix) -> list[Suspect]:
     if len(matrix.hosts) < MIN_MEMBERS:
         return _suspects_of_few_hosts(matrix)
     model = fit(matrix)
-    groups = slow_groups(matrix, model.value, model.sigma)
+    # If a group sends and receives slowly, most pairs of a shift may be slow: its median then hides the group.
+    groups = slow_groups(matrix, model.value, model.sigma) or slow_groups(matrix, matrix.value, model.sigma)
+    if groups:
+        matrix = replace(matrix, value=_without(matrix, matrix.value, groups))
+        model = fit(matrix)
     sides = _slow_sides(matrix, model, "transmit") + _slow_sides(matrix, model, "receive")
-    sides = [side for side in sides if not _is_of_group(side, groups)]
+    paths: list[Suspect] = []
     if not groups:
         sides = replace_sides_by_paths(matrix, _without_effects(matrix, model, []), model.sigma, sides)
-    paths = [*groups, *(side for side in sides if side.side == "block")]
-    sides = [side for side in sides if side.side != "block"]
-    remaining = _without_effects(matrix, model, [*sides, *paths])
-    paths = paths or max(
-        slow_cables(matrix, remaining, model.sigma),
-        uneven_blocks(matrix, remaining),
-        key=lambda candidates: _explained(matrix, remaining, candidates),
-    )
+        paths = [side for side in sides if side.side == "block"]
+        sides = [side for side in sides if side.side != "block"]
+        remaining = _without_effects(matrix, model, [*sides, *paths])
+        paths = paths or max(
+            slow_cables(matrix, remaining, model.sigma),
+            uneven_blocks(matrix, remaining),
+            key=lambda candidates: _explained(matrix, remaining, candidates),
+        )
     remaining = _without_effects(matrix, model, [*sides, *paths])
     pairs = _slow_pairs(matrix, remaining, max(spread(remaining), model.sigma))
     sides += _sides_of_pairs(matrix, model, pairs, {(side.side, side.hosts) for side in sides})
-    return sorted(sides, key=lambda suspect: suspect.effect) + paths + pairs
+    return sorted(sides, key=lambda suspect: suspect.effect) + groups + paths + pairs
 
 
 def _sides_of_pairs(
@@ -89,17 +91,6 @@ def _explained(matrix: PairMatrix, value: Floats, candidates: Sequence[Suspect])
     return sum(
         float(np.sum(2 * suspect.effect * value[covered(suspect, matrix)] - suspect.effect**2))
         for suspect in candidates
-    )
-
-
-def _is_of_group(side: Suspect, groups: Sequence[Suspect]) -> bool:
-    """Whether a slow group explains the slow side of one of its hosts."""
-    return any(
-        side.hosts[0] in (group.hosts if side.side == "transmit" else group.peers)
-        and len(group.hosts if side.side == "transmit" else group.peers)
-        < len(group.peers if side.side == "transmit" else group.hosts)
-        and side.effect > group.effect + MIN_EFFECT_BEYOND_GROUP
-        for group in groups
     )
 
 
@@ -154,12 +145,15 @@ def scaled_effects(
 
 
 def one_way_suspects(matrix: PairMatrix) -> list[Suspect]:
-    """Returns the sides of hosts that are slow although nothing loads the other side, the worst first."""
+    """Returns the sides of hosts that are slow although nothing loads the other side, and then pairs, the worst of each
+    first."""
     if len(matrix.hosts) < MIN_MEMBERS:
         return []
     model = fit(matrix)
     sides = _slow_sides(matrix, model, "transmit") + _slow_sides(matrix, model, "receive")
-    return [replace(side, one_way=True) for side in sorted(sides, key=lambda suspect: suspect.effect)]
+    remaining = _without_effects(matrix, model, sides)
+    pairs = _slow_pairs(matrix, remaining, max(spread(remaining), model.sigma))
+    return [replace(s, one_way=True) for s in [*sorted(sides, key=lambda suspect: suspect.effect), *pairs]]
 
 
 def all_suspects(both_ways: PairMatrix, one_way: PairMatrix) -> list[Suspect]:
@@ -168,9 +162,9 @@ def all_suspects(both_ways: PairMatrix, one_way: PairMatrix) -> list[Suspect]:
     returned once, from ``one_way``."""
     loaded = suspects(both_ways)
     one_way_only = one_way_suspects(one_way)
-    known = {(suspect.side, suspect.hosts) for suspect in one_way_only}
+    known = {(suspect.side, suspect.hosts, suspect.peers) for suspect in one_way_only}
     return one_way_only + [
-        s for s in loaded if (s.side, s.hosts) not in known and not _is_of_host(s, one_way_only)
+        s for s in loaded if (s.side, s.hosts, s.peers) not in known and not _is_of_host(s, one_way_only)
     ]
 
 
@@ -183,14 +177,19 @@ def _is_of_host(path: Suspect, sides: Sequence[Suspect]) -> bool:
     )
 
 
+def _without(matrix: PairMatrix, value: Floats, explained: Sequence[Suspect]) -> Floats:
+    value = value.copy()
+    for suspect in explained:
+        value[covered(suspect, matrix)] -= np.float32(suspect.effect)
+    return value
+
+
 def _without_effects(matrix: PairMatrix, model: Fit, explained: Sequence[Suspect]) -> Floats:
     """Returns the cells relative to their component's median, without the effects of suspected hosts and paths.
 
     These are not the residuals: in a row of two cells a single bad cell disturbs both residuals.
     """
-    value: Floats = model.value.copy()
-    for suspect in explained:
-        value[covered(suspect, matrix)] -= np.float32(suspect.effect)
+    value = _without(matrix, model.value, explained)
     components = np.unique(model.component)
     for component in components:
         members = model.component[matrix.source] == component if len(components) > 1 else slice(None)

@@ -27,12 +27,14 @@ LOCK_LIMIT_S = 10.0
 
 class Rates(msgspec.Struct, omit_defaults=True, frozen=True):
     """Planted limits in B/s; None: no limit. ``up`` limits what a host sends, ``down`` what it receives, ``duplex``
-    the sum of both, ``cabinet`` each direction of a cabinet's uplink."""
+    the sum of both, ``cabinet`` each direction of a cabinet's uplink. ``lossless``: no queue before a limit drops a
+    packet."""
 
     up: float | None = None
     down: float | None = None
     duplex: float | None = None
     cabinet: float | None = None
+    lossless: bool = False
 
 
 class Fault(msgspec.Struct, omit_defaults=True, frozen=True):

@@ -52,6 +52,10 @@ SLOW_SEGMENT = 8 * 1024  # bytes of the largest segment that a host sends if any
 # The queue's length in bursts: some milliseconds. In a longer one the acknowledgements of one direction wait behind the
 # data of the other, and TCP leaves a fifth of a slow link unused.
 QUEUE_BURSTS = 4
+# A lossless lab holds all that senders may have under way: no full queue drops a packet, as with credits of InfiniBand
+# or pauses of Ethernet. A connection may have little under way, so queues stay short: bytes, on slow and fast links.
+LOSSLESS_QUEUE = 64 << 20  # bytes
+WINDOW, FAST_WINDOW = 32 * 1024, 256 * 1024
 LOSS_PARTS = 1_000_000_000  # resolution of the planted loss
 MAX_SEGMENTS = 65535  # the kernel's default of gso_max_segs
 MAX_SEGMENT = 64 * 1024  # bytes, of a host whose links are fast
@@ -106,12 +110,13 @@ def _burst(rate: float) -> int:
     return max(min_burst, int(rate * seconds))
 
 
-def _limit_command(device: str, rate: float | None) -> str:
+def _limit_command(device: str, rate: float | None, lossless: bool) -> str:
     """Returns the tc command that limits what ``device`` sends to ``rate`` (B/s)."""
     if rate is None:
         return f"qdisc replace dev {device} root noqueue"
     burst = _burst(rate)
-    bucket = f"rate {rate * 8:.0f}bit burst {burst} limit {QUEUE_BURSTS * burst}"
+    queue = LOSSLESS_QUEUE if lossless else QUEUE_BURSTS * burst
+    bucket = f"rate {rate * 8:.0f}bit burst {burst} limit {queue}"
     return f"qdisc replace dev {device} root tbf {bucket}"
 
 
@@ -124,11 +129,13 @@ def _port(host: Host, adapter: int) -> str:
     return f"{host.name}.{adapter}" if adapter else host.name
 
 
-def _transmit_commands(device: str, rate: float | None, rates_to: Mapping[str, float]) -> Iterator[str]:
+def _transmit_commands(
+    device: str, rate: float | None, rates_to: Mapping[str, float], lossless: bool
+) -> Iterator[str]:
     """Yields the tc commands that limit what a host sends: in all to ``rate``, to the addresses of ``rates_to`` to a
     rate of their own (B/s). Those have buckets below that of the host."""
     if not rates_to:
-        yield _limit_command(device, rate)
+        yield _limit_command(device, rate, lossless)
         return
     yield f"qdisc replace dev {device} root pfifo"  # an htb cannot be changed, only replaced
     yield f"qdisc replace dev {device} root handle 1: htb default 2"
@@ -143,14 +150,15 @@ def _transmit_commands(device: str, rate: float | None, rates_to: Mapping[str, f
             f"htb rate {own * 8:.0f}bit ceil {limit * 8:.0f}bit burst {burst} cburst {burst} quantum {SLOW_SEGMENT}"
         )
         if number > 1:
-            yield f"qdisc add dev {device} parent 1:{number:x} bfifo limit {QUEUE_BURSTS * max(burst, MAX_SEGMENT)}"
+            queue = LOSSLESS_QUEUE if lossless else QUEUE_BURSTS * max(burst, MAX_SEGMENT)
+            yield f"qdisc add dev {device} parent 1:{number:x} bfifo limit {queue}"
     for number, address in enumerate(rates_to, 3):
         yield f"filter add dev {device} parent 1: protocol ip u32 match ip dst {address} flowid 1:{number:x}"
 
 
-def _duplex_commands(port: str, rate: float) -> Iterator[str]:
+def _duplex_commands(port: str, rate: float, lossless: bool) -> Iterator[str]:
     """Yields the tc commands that send both directions of ``port`` through the token bucket of its ifb device."""
-    yield _limit_command(f"{port}-duplex", rate)
+    yield _limit_command(f"{port}-duplex", rate, lossless)
     yield f"qdisc add dev {port} clsact"
     for direction in ("ingress", "egress"):
         yield (
@@ -168,7 +176,7 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch_pid: int, mtu:
         links += [f"link add name {up} mtu {mtu} type veth peer name {down} mtu {mtu}"]
         links += [f"link set {up} master {cabinet} up", f"link set {down} master core up"]
         if rates.cabinet is not None:
-            limits += [_limit_command(up, rates.cabinet), _limit_command(down, rates.cabinet)]
+            limits += [_limit_command(end, rates.cabinet, rates.lossless) for end in (up, down)]
     for host, adapter in _adapters((*hosts, head)):
         port, cable = _port(host, adapter), f"type veth peer name {interface_of(adapter)} mtu {mtu}"
         links += [f"link add name {port} mtu {mtu} {cable} netns {host.pid}"]
@@ -176,26 +184,28 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch_pid: int, mtu:
     for host, adapter in _adapters(hosts):
         port = _port(host, adapter)
         if rates.down is not None:
-            limits.append(_limit_command(port, rates.down))
+            limits.append(_limit_command(port, rates.down, rates.lossless))
         if rates.duplex is not None:
             links += [f"link add name {port}-duplex mtu {mtu} type ifb", f"link set {port}-duplex up"]
-            limits += _duplex_commands(port, rates.duplex)
+            limits += _duplex_commands(port, rates.duplex, rates.lossless)
     _batch(switch_pid, "ip", links)
     _batch(switch_pid, "tc", limits)
     slow = any(
         rate is not None and rate < FAST_RATE for rate in (rates.up, rates.down, rates.duplex, rates.cabinet)
     )
     segment_option = f" gso_max_size {SLOW_SEGMENT}" if slow else ""
+    window = WINDOW if slow else FAST_WINDOW
+    windows = {f"tcp_{way}mem": f"4096 {window} {window}" for way in "rw"} if rates.lossless else {}
     for host in (*hosts, head):
         _batch(host.pid, "ip", list(_address_commands(host, segment_option)))
-        if len(host.faults) > 1:
-            settings = [
-                f"echo {value} > /proc/sys/net/ipv4/conf/all/{name}" for name, value in ONE_ANSWERS.items()
-            ]
-            _run_in_namespace(host.pid, ["sh", "-e"], settings, "setting up hosts with several adapters")
+        answers = {f"conf/all/{name}": value for name, value in ONE_ANSWERS.items()}
+        settings = windows | (answers if len(host.faults) > 1 else {})
+        if settings:
+            lines = [f"echo '{value}' > /proc/sys/net/ipv4/{name}" for name, value in settings.items()]
+            _run_in_namespace(host.pid, ["sh", "-e"], lines, "setting up the network of hosts")
     if rates.up is not None:
         for host, adapter in _adapters(hosts):
-            _batch(host.pid, "tc", [_limit_command(interface_of(adapter), rates.up)])
+            _batch(host.pid, "tc", [_limit_command(interface_of(adapter), rates.up, rates.lossless)])
 
 
 def _adapters(hosts: Sequence[Host]) -> Iterator[tuple[Host, int]]:
@@ -218,9 +228,9 @@ def apply_fault(host: Host, adapter: int, rates: Rates, peers: Mapping[str, Host
     """Plants the fault of an adapter of ``host`` in place of an earlier one; ``peers`` are all hosts."""
     fault, port = host.faults[adapter], _port(host, adapter)
     rates_to = {peers[peer].address_of(adapter): rate for peer, rate in fault.tx_to.items()}
-    commands = _transmit_commands(interface_of(adapter), fault.tx or rates.up, rates_to)
+    commands = _transmit_commands(interface_of(adapter), fault.tx or rates.up, rates_to, rates.lossless)
     _batch(host.pid, "tc", list(commands))
-    _batch(switch_pid, "tc", [_limit_command(port, fault.rx or rates.down)])
+    _batch(switch_pid, "tc", [_limit_command(port, fault.rx or rates.down, rates.lossless)])
     # The port goes down, not the interface: the host then loses its carrier and keeps its routes.
     _batch(switch_pid, "ip", [f"link set {port} {'down' if fault.down else 'up'}"])
 
@@ -228,7 +238,8 @@ def apply_fault(host: Host, adapter: int, rates: Rates, peers: Mapping[str, Host
 def apply_cabinet_fault(number: int, fault: Fault, rates: Rates, switch_pid: int) -> None:
     """Replaces the fault of the uplink of a cabinet, which has this number; ``Fault()`` makes it healthy."""
     limits = ((f"up{number}", fault.tx), (f"down{number}", fault.rx))
-    _batch(switch_pid, "tc", [_limit_command(device, rate or rates.cabinet) for device, rate in limits])
+    commands = [_limit_command(device, rate or rates.cabinet, rates.lossless) for device, rate in limits]
+    _batch(switch_pid, "tc", commands)
 
 
 def plant_loss(hosts: Sequence[Host], head: Host, switch_pid: int) -> None:

@@ -9,6 +9,7 @@ once, and so are other groups for comparison (``network.saturation``).
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 
 from assay.explain import PairMatrix, all_suspects, plan_groups, plan_repeats, plan_retest
 from assay.explain.group_retest import SHAPE
-from assay.explain.matrix import host_of
+from assay.explain.matrix import BANDWIDTH_SIZE, host_of
 from assay.explain.retest import CONTROL_PAIRS, MORE_CONTROL_PAIRS, MORE_OWN_PAIRS, OWN_PAIRS
 from assay.explain.suspect import Suspect
 from assay.lab.traffic import planted_rate
@@ -40,11 +41,10 @@ MIN_S = 1.0  # least time of a measurement, however little of the budget is left
 PAIR_S = 0.45  # time to retest a pair: its ping-pong, its first messages, one burst
 LAUNCH_S = 1.0  # time to start and end an MPI job
 ONE_SUSPECT_S = (OWN_PAIRS + CONTROL_PAIRS) * PAIR_S
-GROUP_S, SHORTEST_GROUP_S, SIMULATED_S = (
-    0.4,
-    0.1,
-    1e-3,
-)  # time to retest a group: usual, least, in a simulation
+GROUP_S, SHORTEST_GROUP_S, SIMULATED_S = 0.4, 0.1, 1e-3  # to retest a group: usual, least, in a simulation
+# The flows of a group keep so many messages in flight. Those of the first and last moment do not count: their time is
+# at most this share of a group's.
+IN_FLIGHT, SHARE_IN_FLIGHT = 2, 0.25
 # The flows of a group run longer than requested, so that all overlap (engines/network/saturation/flows.cpp).
 GROUP_OVERRUN = 1.5
 GROUPS_SHARE = 0.5  # largest share of the retest's time that is kept for groups
@@ -178,7 +178,9 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
         return
     session.complete("network.pairs")
     if groups:
-        _measure_groups(session, request, labels, groups, size, time_budget)
+        slowest = min(suspect.effect for suspect in suspects if suspect.side == "block")
+        rate = matrix.typical * math.exp(slowest)
+        _measure_groups(session, request, labels, groups, (size, rate), time_budget)
 
 
 def _record_planted_rate(session: Session, site: Site) -> None:
@@ -207,11 +209,11 @@ def _measure_groups(
     request: NetworkRequest,
     labels: list[str],
     groups: Sequence[list[Pair]],
-    size: int,
+    message: tuple[int, float],
     time_budget: TimeBudget,
 ) -> None:
     """Measures groups of concurrent flows, one group after the other, until the next one could not end within the
-    budget."""
+    budget. ``message``: its size in bytes, and the rate at which the slowest flow sends such, B/s."""
     group_seconds = SIMULATED_S if simulates(request.launcher) else GROUP_S
     if time_budget.budget:
         time_for_all = max(0.0, time_budget.left() - time_budget.launch)
@@ -223,6 +225,7 @@ def _measure_groups(
                 f"{len(groups)} groups of flows are not measured again: no time is left; give a longer --budget"
             )
             return
+    size, group_seconds = message_and_seconds(*message, group_seconds)
     session.err.print(f"retesting {len(groups)} groups of flows, each group at once")
     rounds = [
         Round(tuple(flows), size, group_seconds, params={"shape": SHAPE, "turn": turn})
@@ -230,6 +233,13 @@ def _measure_groups(
     ]
     fits = lambda: not time_budget.budget or time_budget.left() > GROUP_OVERRUN * group_seconds  # noqa: E731
     measure_rounds(session, SaturationRequest(request.launcher, request.site, labels, Effort()), rounds, fits)
+
+
+def message_and_seconds(size: int, rate: float, seconds: float) -> tuple[int, float]:
+    """The size of a message, and the seconds of a group whose slowest flow has ``rate``, B/s: smaller messages and a
+    longer time, until the messages in flight take only their share of it."""
+    size = min(size, max(BANDWIDTH_SIZE, int(SHARE_IN_FLIGHT * seconds * rate / IN_FLIGHT)))
+    return size, max(seconds, IN_FLIGHT * size / rate / SHARE_IN_FLIGHT)
 
 
 def _affordable_pairs(

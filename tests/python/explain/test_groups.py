@@ -71,6 +71,18 @@ def test_a_slow_trunk_is_found_by_flows_at_once(share: float, side: int) -> None
     assert slow_block(Evidence(records + group_flows(rounds, slow, 1.0), HOSTS)) == []
 
 
+def test_a_group_that_sends_and_receives_slowly_is_suspected_on_both_sides() -> None:
+    """A host that sends slowly is late to receive. In most shifts of three groups, most pairs are then slow."""
+    hosts = HOSTS[:12]
+    rng = np.random.default_rng(4)
+    bandwidth = rng.lognormal(np.log(1e9), 0.02, (12, 12))
+    bandwidth[8:, :8] *= 0.35
+    bandwidth[:8, 8:] *= 0.4
+    found = suspects(PairMatrix.from_dense(bandwidth, hosts))
+    group, others = tuple(hosts[8:]), tuple(hosts[:8])
+    assert {(s.side, s.hosts, s.peers) for s in found} == {("block", group, others), ("block", others, group)}
+
+
 def test_a_group_without_a_comparison_has_no_outcome() -> None:
     suspect = Suspect("block", tuple(HOSTS[:16]), tuple(HOSTS[16:]), -0.7, -9.0, 0.0)
     flows = group_flows([[(HOSTS[i], HOSTS[16 + i]) for i in range(16)]], set(HOSTS[:16]), 0.5)

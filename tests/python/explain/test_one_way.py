@@ -8,6 +8,7 @@ import pytest
 from planted import TwoCabinets
 
 from assay.explain import Evidence, all_suspects, explain, plan_retest, state_power
+from assay.explain.culprit import one_way_suspects
 from assay.explain.matrix import ONE_WAY, PairMatrix
 from assay.explain.power import describe_power, detectable_share
 from assay.records.schema import AnyRecord, Finding, Pairs, Subject, Verdict
@@ -48,6 +49,12 @@ def simulate_run(
     matrix, one_way = PairMatrix.of_bandwidth(rows, alone.hosts), PairMatrix.of_one_way(rows, alone.hosts)
     rows += alone.retest(plan_retest(all_suspects(matrix, one_way), matrix))
     return explain(rows, alone.hosts), Evidence(rows, alone.hosts)
+
+
+def test_a_pair_that_the_sweep_hides_is_suspected_one_way() -> None:
+    rows = one_way_rows(TwoCabinets(5, pairs={(2, 3): 0.7}), 0.01)
+    (suspect,) = one_way_suspects(PairMatrix.of_one_way(rows, TwoCabinets(5).hosts))
+    assert (suspect.side, suspect.hosts, suspect.peers, suspect.one_way) == ("pair", ("h2",), ("h3",), True)
 
 
 @pytest.mark.parametrize("side", ["transmit", "receive"])

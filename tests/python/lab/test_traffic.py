@@ -57,6 +57,18 @@ def test_limits_are_planted_on_both_sides_of_a_cable_and_on_uplinks(fabric):
     assert limit_of(fabric, "head", "eth0") is limit_of(fabric, "switch", "head") is None
 
 
+def test_no_queue_of_a_lossless_lab_drops_packets(make_lab) -> None:
+    """Three hosts send to a fourth at once, through twelve connections. Other labs drop packets here."""
+    lab = make_lab(4, 2, host_rate="100mbit", cabinet_rate="150mbit", lossless=True)
+    goodput(lab, [(sender, "h0") for sender in ("h1", "h2", "h3") for _ in range(4)])
+    for node, device in [("switch", "h0"), ("switch", "up1"), ("h3", "eth0")]:
+        with network_of(lab, node):
+            command = ["tc", "-s", "-j", "qdisc", "show", "dev", device]
+            shown = subprocess.run(command, capture_output=True, check=True, timeout=LIMIT_S)
+        (queue,) = json.loads(shown.stdout)
+        assert queue["packets"] > 0 and queue["drops"] == 0, (node, device, queue)
+
+
 def test_a_fault_lowers_the_limit_of_its_side_until_it_is_cleared(fabric):
     fabric.fault(["h5"], Fault(tx=50 * MBIT))
     fabric.fault(["h6"], Fault(rx=20 * MBIT))
