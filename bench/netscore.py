@@ -99,6 +99,7 @@ def labels_of(findings: Iterable[Finding]) -> list[tuple[Label, float]]:
         if finding.rule == "congestion":
             continue
         if finding.rule in ("slow_host", "packet_loss"):
+            host += f":{finding.subject.device}" if finding.subject.device else ""
             sides = ("transmit", "receive") if finding.side == "both" else (str(finding.side),)
             labels += [((side, (host,), ()), finding.confidence) for side in sides]
         elif finding.rule == "slow_pair":

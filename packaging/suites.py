@@ -27,8 +27,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 PYTEST = [sys.executable, "-m", "pytest", "-q"]
-# Three processes run tests at once, each file in one of them: tests wait for a good part of their time.
-PARALLEL = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
+# Five processes run tests at once, each file in one of them: tests wait for a good part of their time, and on a busy
+# machine more processes get more of it.
+PARALLEL = ["-n", "5", "--dist", "loadfile", "--no-loadscope-reorder"]
 SHOWN_FAILURES = 34  # with the lines around them, a failing suite's summary is the last 40 lines
 REASON_WIDTH = 150
 GRACE_S = 20  # from the signal that ends a part to SIGKILL
@@ -63,7 +64,7 @@ class Result:
 
 
 def ctest(area: str, build: Path, labels: Sequence[str], limit_s: float) -> Part:
-    command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--timeout", "300", "-j2", *labels]
+    command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--timeout", "300", "-j4", *labels]
     return Part(area, f"engines-{build.name}", [*command, "--output-junit", "{junit}"], limit_s)
 
 

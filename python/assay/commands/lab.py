@@ -178,7 +178,7 @@ def _status_json(lab: VirtualCluster, running: dict[str, list[int]]) -> dict[str
         }
         for host in lab.nodes.values()
     ]
-    rates = {key: getattr(lab.rates, key) for key in ("up", "down", "duplex", "cabinet")}
+    rates = {key: getattr(lab.rates, key) for key in ("up", "down", "duplex", "cabinet", "lossless")}
     return {
         "name": lab.name,
         "head": lab.head,
@@ -214,6 +214,7 @@ def _summary(lab: VirtualCluster) -> str:
     for cabinet, fault in lab.cabinet_faults.items():
         if fault != Fault():
             text += f", faulty: {cabinet} {_describe_fault(fault)}"
+    text += ", lossless" if lab.rates.lossless else ""
     if lab.mtu != 1500:
         text += f", MTU {lab.mtu}"
     return text + (", with Slurm" if lab.slurm else "")
@@ -329,10 +330,15 @@ def _fault(args: argparse.Namespace) -> int:
     of_cabinet = any(name in lab.cabinets for name in names)
     if of_cabinet and not set(names) <= set(lab.cabinets):
         raise UserError(f"'{args.hosts}' has hosts and cabinets", "give them one after the other")
+    if of_cabinet and args.to:
+        raise UserError("--to is for hosts: a cabinet's uplink is slow to all others", "leave --to out")
+    peers = lab.select(args.to) if args.to else []
+    if own := sorted(set(peers) & set(names)):
+        raise UserError(f"{own[0]} sends nothing to itself", "give --to other hosts")
     tx = lab.fault_rate(args.tx, "tx", of_cabinet) if args.tx else None
     fault = Fault(
         tx=None if args.to else tx,
-        tx_to={peer: tx for peer in lab.select(args.to)} if args.to and tx else {},
+        tx_to={peer: tx for peer in peers} if tx else {},
         rx=lab.fault_rate(args.rx, "rx", of_cabinet) if args.rx else None,
         down=args.down,
         tx_loss=parse_loss(args.tx_loss) if args.tx_loss else None,

@@ -16,6 +16,7 @@ from ClusterShell.NodeSet import NodeSet
 
 from assay.explain.counters import MEASUREMENT
 from assay.explain.evidence import Evidence
+from assay.explain.matrix import host_of
 from assay.records.schema import Finding, Measurement, Subject
 from assay.records.units import format_quantity, format_share
 
@@ -112,3 +113,13 @@ def names_of(option: object, separator: str | None) -> list[str]:
     if not isinstance(option, str) or not option:
         return []
     return option.split(separator) if separator else [option]
+
+
+def bound_adapter(evidence: Evidence, rank: str) -> str:
+    """The adapter to which a rank of a server was bound: a server has a rank for each, in their order. Else empty."""
+    adapters = names_of(evidence.options.get("servers_hcas"), ":")
+    servers = {host for name in names_of(evidence.options.get("servers"), None) for host in NodeSet(name)}
+    if not adapters or host_of(rank) not in servers:
+        return ""
+    number = rank.removeprefix(host_of(rank)).removeprefix(":")
+    return adapters[int(number or 0) % len(adapters)]

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from ClusterShell.NodeSet import NodeSet
 from numpy.typing import NDArray
 
 from assay.explain.evidence import Evidence
-from assay.explain.hca import MAX_SHARE_OF_OTHERS, carried_bytes, names_of
+from assay.explain.hca import MAX_SHARE_OF_OTHERS, bound_adapter, carried_bytes
 from assay.explain.matrix import host_of
 from assay.fabric import Fabric, Routes
 from assay.fabric.routes import PAD
@@ -82,23 +81,13 @@ def find_rails(evidence: Evidence, routes: Routes, ranks: Sequence[str]) -> Rail
 
 def _ports_of(evidence: Evidence, fabric: Fabric, rank: str) -> list[int]:
     host = host_of(rank)
-    ports = fabric.find_rails(host, _bound(evidence, rank) or str(evidence.options.get("rail") or ""))
+    ports = fabric.find_rails(host, bound_adapter(evidence, rank) or str(evidence.options.get("rail") or ""))
     if len(ports) == 1:
         return ports
     carried, _ = carried_bytes(evidence, host, [])
     enough = MAX_SHARE_OF_OTHERS * sum(carried.values())
     carriers = {device for device, amount in carried.items() if amount > enough}
     return [port for port in ports if fabric.device_of(port).partition(":")[0] in carriers] or ports
-
-
-def _bound(evidence: Evidence, rank: str) -> str:
-    """The adapter to which a rank of a server was bound: a server has a rank for each, in their order. Else empty."""
-    adapters = names_of(evidence.options.get("servers_hcas"), ":")
-    servers = {host for name in names_of(evidence.options.get("servers"), None) for host in NodeSet(name)}
-    if not adapters or host_of(rank) not in servers:
-        return ""
-    number = rank.removeprefix(host_of(rank)).removeprefix(":")
-    return adapters[int(number or 0) % len(adapters)]
 
 
 def _distinct(crossed: Ints) -> Ints:

@@ -14,6 +14,7 @@ from ClusterShell.NodeSet import NodeSet
 
 from assay.explain.counters import CONGESTION, ERRORS, growth
 from assay.explain.evidence import Evidence
+from assay.explain.hca import bound_adapter
 from assay.explain.matrix import host_of
 from assay.explain.retest import Outcome
 from assay.explain.suspect import Side, Suspect
@@ -62,13 +63,15 @@ def _host_finding(evidence: Evidence, host: str, observed: list[Observation]) ->
     rates = " and ".join(
         f"{verbs[side]} at {format_share(math.exp(effect))}" for side, effect in worst.items()
     )
-    cause = f"{host} {rates} of its peers' rate"
+    adapters = {bound_adapter(evidence, suspect.hosts[0]) for suspect, _ in observed}
+    device = adapters.pop() if len(adapters) == 1 else ""
+    cause = f"{f'{device} of {host}' if device else host} {rates} of its peers' rate"
     return _finding(
         evidence,
         "slow_host",
         cause,
         next(iter(worst)) if len(worst) == 1 else "both",
-        Subject(host=host),
+        Subject(host=host, device=device or None),
         observed,
     )
 

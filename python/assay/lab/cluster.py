@@ -168,7 +168,13 @@ class Lab:
 
     def select_faulty(self, names: str) -> list[str]:
         """Like ``select``, but also accepts cabinets, such as "c0"."""
-        return [name for name in self._parse(names) if name in self.cabinets or self._host(name)]
+        chosen = self._parse(names)
+        if unknown := [name for name in chosen if name not in self.nodes and name not in self.cabinets]:
+            raise UserError(
+                f"no host or cabinet '{unknown[0]}' in lab '{self.name}'",
+                f"there are {NodeSet.fromlist([*self.hosts, *self.cabinets])}",
+            )
+        return chosen
 
     def fault(self, names: Sequence[str], fault: Fault | None, interface: str = "") -> None:
         """Adds a fault to hosts and cabinets; None removes all of their faults. ``interface``: of the hosts' adapters,

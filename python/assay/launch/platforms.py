@@ -33,7 +33,7 @@ def read_platform(path: Path) -> ET.Element:
     """The root of a platform file. Raises UserError for another file, and for a version that SimGrid does not read."""
     text = read_text(path, PLATFORM)
     try:
-        root = ET.fromstring(text)
+        root = ET.fromstring(_from_declaration(text))
     except (ET.ParseError, LookupError, ValueError) as error:  # the last two: an unknown encoding
         raise UserError(f"{path}: not XML: {error}", PLATFORM.fix) from None
     if root.tag != "platform":
@@ -50,6 +50,19 @@ def read_platform(path: Path) -> ET.Element:
             "write that file's elements in its place",
         )
     return root
+
+
+def _from_declaration(text: str) -> str:
+    """The text without comments and space before the XML declaration. XML has nothing there; SimGrid ignores it."""
+    start = _space_from(text, 0)
+    while text.startswith("<!--", start) and (end := text.find("-->", start)) >= 0:
+        start = _space_from(text, end + 3)
+    return text[start:] if text.startswith("<?xml", start) else text
+
+
+def _space_from(text: str, start: int) -> int:
+    space = re.compile(r"\s*").match(text, start)
+    return space.end() if space else start
 
 
 def platform_hosts(path: Path) -> list[str]:

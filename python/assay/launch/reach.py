@@ -63,10 +63,18 @@ def _refuse(dead: dict[str, str]) -> None:
         unknown = [host for host, reason in dead.items() if reason == UNKNOWN]
         raise UserError(
             f"{', '.join(dead)}: {'; '.join(reasons)}",
-            did_you_mean(
+            _range(unknown)
+            or did_you_mean(
                 unknown, _padded(unknown), "check the name and that the host is up, or leave it out"
             ),
         )
+
+
+def _range(unknown: list[str]) -> str | None:
+    """How to write a range without brackets ("n1-n4", "n01-04"); None if there is none."""
+    found = (re.fullmatch(r"(.*?[^\d-])(\d+)-(?:\1)?(\d+)", host) for host in unknown)
+    ranges = [match for match in found if match and int(match[2]) < int(match[3])]
+    return f"if it is a range, write {ranges[0][1]}[{ranges[0][2]}-{ranges[0][3]}]" if ranges else None
 
 
 def _padded(unknown: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from planted import TwoCabinets
 
@@ -145,6 +146,28 @@ def test_servers_that_share_their_clients_unevenly_are_no_finding() -> None:
         for source, target in plan
     ]
     assert explain(rows + alone) == []
+
+
+def test_a_slow_adapter_of_a_server_is_named() -> None:
+    """A server has a rank for each adapter: s1:1 is the one on the second. Clients c0 to c4."""
+
+    def rows(name: str, op: str, slow: float, noise: float) -> list[AnyRecord]:
+        rng = np.random.default_rng(6)
+        ranks = [f"s{i}:{n}" for i in range(3) for n in range(2)]
+        return [
+            Pairs(
+                name=name, metric="bandwidth", unit="B/s", subject=Subject(host=rank),
+                params={"op": op, "size": 1 << 20}, peers=[f"c{i}" for i in range(5)],
+                values=(rng.normal(1e9, noise * 1e9, 5) * (slow if rank == "s1:1" else 1)).tolist(),
+            )
+            for rank in ranks
+        ]  # fmt: skip
+
+    options = {"servers": ["s[0-2]"], "servers_hcas": ["eth2", "eth3"]}
+    found = explain(rows("network.client_server", "send", 0.5, 0.01), options=options)
+    (finding,) = [finding for finding in found if finding.rule == "slow_host"]
+    assert (finding.subject.host, finding.subject.device, finding.side) == ("s1", "eth3", "transmit")
+    assert finding.cause.startswith("eth3 of s1 sends at 5")
 
 
 def counter(host: str, name: str, value: float) -> Measurement:

@@ -59,7 +59,13 @@ def test_faults_show_in_the_status_until_they_are_cleared(lab_cli, fabric):
     assert lab_cli("fault", "h[0-3]", "--clear", lab=fabric)[0] == 0
     described = json.loads(lab_cli("status", "--json", lab=fabric)[1])
     assert all(host["tx"] == 12.5e6 and not host["fault"]["down"] for host in described["hosts"])
-    assert described["rates"] == {"up": 12.5e6, "down": 12.5e6, "duplex": None, "cabinet": None}
+    assert described["rates"] == {
+        "up": 12.5e6,
+        "down": 12.5e6,
+        "duplex": None,
+        "cabinet": None,
+        "lossless": False,
+    }
 
 
 def test_slow_paths_and_uplinks_show_in_the_status_until_they_are_cleared(lab_cli, make_lab):
@@ -112,11 +118,14 @@ def test_wrong_input_without_a_lab_is_one_line(lab_cli, arguments, message):
         ("exec h9 -- true", "no host 'h9'"),
         ("exec h[5-1] -- true", "h[5-1]"),
         ("exec h0", "no command given"),
-        ("fault head --down", "no host 'head'"),
+        ("fault head --down", "no host or cabinet 'head'"),
+        ("fault c9 --tx 50%", "there are c[0-"),
         ("fault h0", "--tx, --rx, --tx-loss, --rx-loss or --down"),
         ("fault h0 --to h1", "--to has no rate"),
         ("fault h0 --tx 50% --to h77", "no host 'h77'"),
+        ("fault h0 --tx 50% --to h[0-1]", "h0 sends nothing to itself"),
         ("fault h0,c0 --tx 50%", "has hosts and cabinets"),
+        ("fault c0 --tx 50% --to h1", "--to is for hosts"),
         ("fault c0 --down", "c0 is a cabinet"),
         ("fault h0 --rx-loss 0%", "above 0%"),
         ("fault h0 --tx-loss 100%", "under 100%"),

@@ -50,6 +50,18 @@ def test_an_old_version_is_named_with_the_command_that_updates_it(tmp_path: Path
         platform_hosts(path)
 
 
+def test_comments_before_the_declaration_are_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "p.xml"
+    platform = (
+        '<platform version="4.1"><zone id="z" routing="Full"><host id="n1" speed="1Gf"/></zone></platform>'
+    )
+    file.write_text(f"\n<!-- ours -->\n <!-- <?xml -->\n<?xml version='1.0'?>\n{platform}")
+    assert platform_hosts(file) == ["n1"]
+    file.write_text(f"<!-- ours <?xml version='1.0'?>\n{platform}")
+    with pytest.raises(UserError, match="not XML"):
+        platform_hosts(file)
+
+
 def test_hosts_of_an_included_file_are_not_left_out(tmp_path: Path) -> None:
     path = write(
         tmp_path, '<zone id="a" routing="Full"><include file="b.xml"/><host id="h" speed="1Gf"/></zone>'

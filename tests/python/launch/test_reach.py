@@ -56,6 +56,16 @@ def test_a_name_with_other_zeros_is_proposed(
     assert f"does not resolve); fix: did you mean {meant}?" in refusal(hosts)
 
 
+@pytest.mark.parametrize(
+    ("host", "written"),
+    [("n1-n4", "n[1-4]"), ("n01-04", "n[01-04]"), ("r1n1-r1n4", "r1n[1-4]"), ("n4-n1", None), ("db-2", None)],
+)
+def test_a_range_without_brackets_is_proposed_with_them(
+    named: set[str], host: str, written: str | None
+) -> None:
+    assert (f"if it is a range, write {written}" in refusal([host])) == (written is not None)
+
+
 def test_nothing_is_proposed_where_nothing_is_alike(named: set[str]) -> None:
     named.update(["m00", "028"])
     for host in ("n0", "n", "28", "n" + "1" * 60):
