@@ -107,7 +107,7 @@ TEST_CASE("the rate of the links is reached and not exceeded") {
     CHECK(run.value("events_incomplete") == 0);
 }
 
-TEST_CASE("the input rate holds the builder back") {
+TEST_CASE("the input rate holds the builder back" * doctest::test_suite("slow")) {
     const EventBuilderRun run(
         4, links_of_1_gb_per_s(),
         {"--fragment", "4KiB", "--duration", "0.2", "--slice", "0.02", "--rate", "1e8"});
@@ -155,7 +155,8 @@ TEST_CASE("fragments of unequal sizes share messages") {
     unlink(path);
 }
 
-TEST_CASE("the time without a built event counts from the last one, not from the first closed") {
+TEST_CASE("the time without a built event counts from the last one, not from the first closed" *
+          doctest::test_suite("slow")) {
     // Peers notice the death at different times: those before rank 0 close their events first.
     for (const int lost : {1, 2, 3})
         for (const std::string protocol : {"push", "pull"}) {
@@ -341,7 +342,8 @@ private:
 
 }  // namespace
 
-TEST_CASE("all follow the plan for those that are left, and the whole one when a rank is back") {
+TEST_CASE("all follow the plan for those that are left, and the whole one when a rank is back" *
+          doctest::test_suite("slow")) {
     const PlanFile file(5);
     // The launcher's lines: among them some for other members, and some that are none.
     const std::string lines[] = {plan_line({0, 1, 2}, 5), plan_line({0, 1, 3, 4}, 5),
@@ -370,7 +372,8 @@ TEST_CASE("all follow the plan for those that are left, and the whole one when a
     }
 }
 
-TEST_CASE("a plan that is none is not followed, and the run goes on") {
+TEST_CASE("a plan that is none is not followed, and the run goes on" *
+          doctest::test_suite("slow")) {
     const PlanFile file(4);
     Json few = Json::parse(plan_line({0, 1, 3}, 4));
     few["steps"].erase(few["steps"].size() - 1);

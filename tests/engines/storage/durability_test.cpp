@@ -167,7 +167,8 @@ TEST_CASE("a writer with a full ring drains and syncs itself if no thread does")
     CHECK(job.file().durable.load() > 0);
 }
 
-TEST_CASE("a write into a full ring fails if its file's fsyncs go on to fail") {
+TEST_CASE("a write into a full ring fails if its file's fsyncs go on to fail" *
+          doctest::test_suite("slow")) {
     DrainedJob job(tiny_store);
     job.writers[0].set_drain(&job.drain);
     // They would fail for longer than the write may wait.

@@ -134,7 +134,8 @@ TEST_CASE("a writer goes on when others have taken the pages that it gave back")
     CHECK(job.has_arrived());
 }
 
-TEST_CASE("with any writes, releases and shortages every write is taken") {
+TEST_CASE("with any writes, releases and shortages every write is taken" *
+          doctest::test_suite("slow")) {
     for (unsigned seed = 0; seed < 20; ++seed) {
         CAPTURE(seed);
         std::mt19937 random(seed);
