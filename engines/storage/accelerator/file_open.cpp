@@ -1,13 +1,7 @@
 // Opening and closing of accelerated files: decides whether a file is accelerated, identifies it,
 // chooses how it is written, and at close drains it.
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/magic.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +17,8 @@
 #include "storage/accelerator/file.hpp"
 #include "storage/accelerator/file_info.hpp"
 #include "storage/accelerator/remote.hpp"
+#include "storage/accelerator/stock_open.hpp"
+#include "storage/accelerator/system_file.hpp"
 #include "storage/store/background.hpp"
 #include "storage/store/durability.hpp"
 #include "storage/store/network_file_system.hpp"
@@ -42,95 +38,6 @@ FileRegistry& open_files() {
     return *registry;
 }
 
-// Removes the file system prefix that ROMIO and OMPIO accept, such as "ufs:".
-std::string strip_prefix(const char* name) {
-    const char* colon = std::strchr(name, ':');
-    const char* slash = std::strchr(name, '/');
-    const bool typed = colon && colon - name >= 2 && (!slash || colon < slash);
-    return typed ? colon + 1 : name;
-}
-
-std::int64_t nanoseconds(const timespec& time) {
-    return time.tv_sec * 1'000'000'000 + time.tv_nsec;
-}
-
-bool kernel_has_fine_times() {
-    static const bool fine = [] {
-        utsname info{};
-        if (uname(&info) != 0) return false;
-        char* end_of_number = nullptr;
-        const long major = std::strtol(info.release, &end_of_number, 10);
-        if (*end_of_number != '.') return false;
-        const long minor = std::strtol(end_of_number + 1, nullptr, 10);
-        return major > 6 || (major == 6 && minor >= 13);
-    }();
-    return fine;
-}
-
-// Whether each change of a file gets a modification time of its own. Since Linux 6.13 these file
-// systems do so if the previous time was queried (Documentation/filesystems/multigrain-ts.rst). All
-// others use the time of the kernel's last tick.
-bool has_fine_times(int fd) {
-    struct statfs info{};
-    if (!kernel_has_fine_times() || fstatfs(fd, &info)) return false;
-    constexpr long fine[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC};
-    return std::find(std::begin(fine), std::end(fine), static_cast<long>(info.f_type)) !=
-           std::end(fine);
-}
-
-// A change by another program in the same tick as the last write would not be noticed at the next
-// open, so close waits for the end of the tick.
-void wait_for_clock_tick(int fd, std::int64_t last_write_ns) {
-    if (has_fine_times(fd)) return;
-    for (int attempt = 0; attempt < 20; ++attempt) {
-        timespec now{};
-        clock_gettime(CLOCK_REALTIME_COARSE, &now);
-        if (nanoseconds(now) > last_write_ns) return;
-        usleep(1000);
-    }
-}
-
-// The path of an open file, without symbolic links. It needs one system call, where realpath()
-// needs one for each folder. `opened`: the path with which it was opened.
-std::string path_of(int fd, const std::string& opened) {
-    char link[64], path[PATH_MAX];
-    std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    const ssize_t length = readlink(link, path, sizeof path);
-    if (length > 0 && length < PATH_MAX && path[0] == '/')
-        return {path, static_cast<std::size_t>(length)};
-    return realpath(opened.c_str(), path) ? path : opened;
-}
-
-// The name from the root, so that it stays the same if the program changes its folder.
-std::string absolute(const std::string& name) {
-    char folder[PATH_MAX];
-    return name.starts_with('/') || !getcwd(folder, sizeof folder) ? name : folder + ("/" + name);
-}
-
-bool is_symbolic_link(const std::string& name) {
-    struct stat info{};
-    return lstat(name.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
-}
-
-// Whether the file is on a file system of the kernel, whose files have no size.
-bool is_kernel_file(int fd) {
-    struct statfs info{};
-    if (fstatfs(fd, &info)) return true;
-    constexpr long kernel[] = {PROC_SUPER_MAGIC,   SYSFS_MAGIC,      DEBUGFS_MAGIC,
-                               TRACEFS_MAGIC,      SECURITYFS_MAGIC, CGROUP_SUPER_MAGIC,
-                               CGROUP2_SUPER_MAGIC};
-    return std::find(std::begin(kernel), std::end(kernel), static_cast<long>(info.f_type)) !=
-           std::end(kernel);
-}
-
-// Whether few descriptors are left. The accelerator needs two descriptors per file, the MPI library
-// alone one. It leaves a quarter of the limit to the program.
-bool descriptors_are_scarce(int fd) {
-    rlimit limit{};
-    return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
-           static_cast<rlim_t>(fd) >= limit.rlim_cur / 4 * 3;
-}
-
 // Collective: whether the info and the file name of every rank allow acceleration; they may differ
 // between ranks. The first rank with an unknown info value reports it.
 bool accelerated_on_all_ranks(Job& job, MPI_Comm comm, const InfoKeys& keys) {
@@ -142,67 +49,6 @@ bool accelerated_on_all_ranks(Job& job, MPI_Comm comm, const InfoKeys& keys) {
     PMPI_Allreduce(MPI_IN_PLACE, maxima, 2, MPI_INT, MPI_MAX, comm);
     if (report_order && report_order == maxima[1]) job.report_once_on_this_rank(keys.unknown);
     return !maxima[0];
-}
-
-// Calls the error handler of MPI_FILE_NULL, which handles errors of opening and closing. Not every
-// MPI allows that without an open file, so /dev/null is opened. Returns `code`.
-int call_default_handler(int code) {
-    MPI_Errhandler handler;
-    MPI_File file;
-    PMPI_File_get_errhandler(MPI_FILE_NULL, &handler);
-    if (PMPI_File_open(MPI_COMM_SELF, "/dev/null", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) ==
-        MPI_SUCCESS) {
-        PMPI_File_set_errhandler(file, handler);
-        PMPI_File_call_errhandler(file, code);
-        PMPI_File_close(&file);
-    }
-    PMPI_Errhandler_free(&handler);
-    return code;
-}
-
-// Writes what this and earlier jobs have acknowledged of the file and the file may lack. This node
-// reads what is older than `before` from the file afterwards, because the MPI library may change
-// it. Returns an error message; empty: the file can be opened.
-std::string write_stored_data(Job& job, const std::string& path, std::uint64_t before) {
-    Store& store = job.store();
-    FileStatus status;
-    if (read_status(path.c_str(), status) || !status.regular)
-        return {};  // the MPI library says why
-    if (auto error = wait_for_other_jobs(store, status, job.settings().wait_s); !error.empty())
-        return error;
-    const std::uint32_t number = find_slot(store, status);
-    if (number == file_slots) return {};
-    auto& slot = store.file(number);
-    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
-        job.drain().finish(rank, store.head(rank).tail.load());
-    int error = 0;
-    if (!is_durable(store, number)) {
-        const auto descriptor = job.handles().open_for_writing(number, error);
-        if (descriptor) error = job.write_and_sync(number, *descriptor);
-    }
-    if (error) return std::string("data of it cannot be written: ") + std::strerror(error);
-    // A write that has begun may get a sequence before `before` and not be durable yet.
-    raise_to(slot.foreign_before, slot.durable.load());
-    if (job.nodes() == 1 || !slot.shared.load()) return {};
-    const std::lock_guard guard(job.lock());
-    if (!job.resolver().wait_until_pushed(Push::sync, store.now(), true))
-        return "a node does not answer, or cannot write the data that it has of it";
-    raise_to(slot.foreign_before, before);
-    return {};
-}
-
-// Collective: opens the file with the MPI's own I/O, which does not know the stores.
-int open_without_store(Job& job, MPI_Comm comm, const char* name, int mode, MPI_Info info,
-                       MPI_File* handle) {
-    std::uint64_t now = job.store().now();
-    PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_UINT64_T, MPI_MAX, comm);
-    job.store().advance_clock(now + 1);
-    const std::string path = strip_prefix(name);
-    const std::string error = write_stored_data(job, path, now + 1);
-    if (!error.empty())
-        std::fprintf(stderr, "assay io: %s cannot be opened: %s\n", path.c_str(), error.c_str());
-    const int code = worst_error_class(comm, error.empty() ? MPI_SUCCESS : MPI_ERR_IO);
-    return code ? call_default_handler(code) : PMPI_File_open(comm, name, mode, info, handle);
 }
 
 // Modes that this library implements itself, so the MPI library opens the file without them.

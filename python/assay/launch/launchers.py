@@ -188,6 +188,10 @@ class OpenMpi:
         return None
 
 
+# MPICH's error stack: "internal_Init_thread(71)....: MPI_Init_thread(argc=...) failed", and what it called below.
+_STACK = re.compile(r"error stack:\n((?:\w+\(\d+\)\.*: .*\n){2,})")
+
+
 class Hydra:
     """MPICH's mpiexec (Hydra): the system's, or that of PyPI's wheel next to this Python. ``candidates``: programs of
     the MPI that the engine is linked with; ``of_abi``: those of any MPI of its ABI, the user's choice first."""
@@ -236,6 +240,9 @@ class Hydra:
         return {}
 
     def diagnose(self, stderr: str) -> str | None:
+        if stack := _STACK.search(stderr):  # its last line is the cause
+            called, *_, cause = [line.partition(":")[2].strip() for line in stack[1].splitlines()]
+            return f"{called.partition('(')[0]} failed: {cause}"
         match = re.search(r"PID \d+ RUNNING AT (\S+)\s*\n=\s+EXIT CODE: (\d+)", stderr)
         return f"a rank on {match[1]} ended with status {match[2]}" if match else None
 

@@ -18,6 +18,15 @@ def test_the_error_output_names_rank_and_host() -> None:
     assert OpenMpi().diagnose(stderr) == "rank 3 on h3 was ended by signal 9"
     stderr = "=   BAD TERMINATION OF ONE OF YOUR PROCESSES\n=   PID 77 RUNNING AT n5\n=   EXIT CODE: 9\n"
     assert Hydra("mpich", []).diagnose(stderr) == "a rank on n5 ended with status 9"
+    stack = (
+        "Abort(70403343) on node 2: Fatal error in internal_Init_thread: Other MPI error, error stack:\n"
+        "internal_Init_thread(71)..............: MPI_Init_thread(argc=0x7fff, argv=0x7fff) failed\n"
+        "MPII_Init_thread(333).................: \n"
+        "MPIDI_UCX_comm_addr_exchange(195).....:  ucx function failed(Destination is unreachable)\n"
+        "Abort(3294479) on node 3: Fatal error\n"
+    )
+    cause = "ucx function failed(Destination is unreachable)"
+    assert Hydra("mpich", []).diagnose(stack) == f"MPI_Init_thread failed: {cause}"
     assert Srun().diagnose("srun: error: n7: task 2: Killed\n") == "rank 2 on n7: Killed"
     for launcher in LAUNCHERS:
         assert launcher.diagnose("all is well") is None
