@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Protocol
 
 from assay.commands.parser import Example, Parser, nearest
-from assay.errors import EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE, UserError
+from assay.errors import EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE, UserError, exit_code_after
 from assay.records.text import one_line
 from assay.report.streams import discard_output, prepare_output
 
@@ -213,7 +213,7 @@ def main(argv: list[str] | None = None, begin: Callable[[], object] = lambda: No
         from assay.system import in_local_words  # imported when it is needed: a start is short
 
         _print_error(in_local_words(str(error)))
-        return error.exit_code
+        return exit_code_after(error)
     except KeyboardInterrupt:
         _print_error("interrupted")
         return EXIT_INTERRUPTED
@@ -243,7 +243,8 @@ def _print_error(text: str) -> None:
 
 
 def _report_exception(error: Exception) -> int:
-    """Reports an unexpected exception in one line. Its exit code is never that of a verdict."""
+    """Reports an unexpected exception in one line. Its exit code is that of the user's program or 2, never that of a
+    verdict."""
     import traceback
 
     if os.environ.get(TRACEBACK):
@@ -264,7 +265,7 @@ def _report_exception(error: Exception) -> int:
             f"defect of Assay: {problem} ({os.path.basename(place.filename)}:{place.lineno}); "
             f"fix: report it with the output of the same command under {TRACEBACK}=1"
         )
-    return EXIT_UNUSABLE
+    return exit_code_after(error)
 
 
 def _interrupt_on_sigterm() -> None:

@@ -4,6 +4,8 @@
 no traceback. Any other exception that arrives there is reported as a defect of Assay.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -58,3 +60,20 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return f"{self.what}; fix: {self.fix}" if self.fix else self.what
+
+
+@contextmanager
+def after_program(status: int) -> Iterator[None]:
+    """For what follows the user's program, which ended with ``status``: an error (a full disk) is reported, and the
+    exit code is the program's if it failed, since a job script that wraps it must not see another."""
+    try:
+        yield
+    except Exception as error:
+        error.program_status = status  # type: ignore[attr-defined]
+        raise
+
+
+def exit_code_after(error: Exception) -> int:
+    """The exit code of a run that ended with ``error``: of a program that failed before, else of the error."""
+    status: int = getattr(error, "program_status", 0)
+    return status or getattr(error, "exit_code", EXIT_UNUSABLE)

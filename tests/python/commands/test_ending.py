@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from assay.cli import main
 from assay.records.run import Run
 from assay.records.schema import Finding, Measurement, Summary
 
@@ -70,6 +72,24 @@ def test_closed_pipes_of_both_streams_do_not_change_the_exit_code(options: list[
     )
     os.close(writing)
     assert done.returncode == (2 if options == ["dance"] else 0)
+
+
+@pytest.mark.parametrize("verb", ["heap", "numa"])
+@pytest.mark.parametrize(("ended", "status"), [(3, 3), (0, 2)])
+def test_a_full_disk_after_the_program_leaves_its_status(
+    verb: str,
+    ended: int,
+    status: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out/run.json")
+
+    monkeypatch.setattr(Run, "finish", fail)
+    assert main([verb, "-o", str(tmp_path / "run"), "--", "sh", "-c", f"exit {ended}"]) == status
+    assert "out/run.json: no space left to write to" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("options", [["list"], ["--help"], ["--version"]])

@@ -12,7 +12,7 @@ from assay.commands.heap.runs import HEAP
 from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.commands.sub_verbs import Verbs
-from assay.errors import UserError
+from assay.errors import UserError, after_program
 from assay.measure.heap import FOLDER, conclude, traces
 from assay.measure.heap_recorder import record_program
 from assay.measure.session import Session
@@ -51,16 +51,22 @@ def record(args: argparse.Namespace) -> int:
     session = HEAP.new_session(args, {"program": [as_text(argument) for argument in args.program]})
     session.out = session.err  # standard output is the program's
     status = record_program(session.run.path / FOLDER, args.program, read_recording(args))
+    with after_program(status):
+        _conclude(session, args.program[0])
+    return status
+
+
+def _conclude(session: Session, program: str) -> None:
     if not traces(session.run.path / FOLDER):
-        # The exit code stays the program's: a job script that wraps it must not see another.
         session.run.finish("partial", "nothing was recorded")
-        reason = f"nothing was recorded of {args.program[0]}; is it statically linked, or does it run as another user?"
+        reason = (
+            f"nothing was recorded of {program}; is it statically linked, or does it run as another user?"
+        )
         session.err.print(f"assay: {reason}", soft_wrap=True, markup=False, highlight=False)
-        return status
+        return
     profiles = conclude(session, sources=True)
     if "PYTHONMALLOC" not in os.environ:
-        _print_arena_notice(session, args.program[0], profiles.processes)
-    return status
+        _print_arena_notice(session, program, profiles.processes)
 
 
 def _print_arena_notice(session: Session, program: str, profiles: list[HeapProfile]) -> None:

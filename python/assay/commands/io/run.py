@@ -16,7 +16,7 @@ from assay.commands.io.recover import kept_line
 from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.commands.sub_verbs import Verbs
-from assay.errors import EXIT_UNUSABLE, UserError
+from assay.errors import EXIT_UNUSABLE, UserError, after_program
 from assay.launch.accelerator import environment
 from assay.launch.engines import flavours
 from assay.launch.preload import PRELOAD, Obstacle, join_libraries, mpi_of, obstacle_in, with_environment
@@ -102,7 +102,8 @@ def run_program(args: argparse.Namespace) -> int:
         env["ASSAY_IO_REQUIRE"] = "1"
     command, extra_env = with_environment(args.program, env)
     status = _run_command(command, extra_env)
-    complete = _conclude_job(job, args, has_failed=status != 0)
+    with after_program(status):
+        complete = _conclude_job(job, args, has_failed=status != 0)
     return status if complete or status else EXIT_UNUSABLE
 
 

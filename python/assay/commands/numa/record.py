@@ -8,7 +8,7 @@ from pathlib import Path
 from assay.commands.numa.runs import NUMA
 from assay.commands.options import add_option, count, size
 from assay.commands.parser import Parser
-from assay.errors import UserError
+from assay.errors import UserError, after_program
 from assay.measure.numa import (
     FOLDER,
     NumaRecording,
@@ -106,13 +106,13 @@ def record(args: argparse.Namespace) -> int:
         args.period or 0,
     )
     status = record_program(folder, program, recording)
-    if not any(folder.glob("*.numa")):
-        # The exit code stays the program's: a job script that wraps it must not see another.
-        session.run.finish("partial", "nothing was recorded")
-        reason = f"assay: nothing was recorded of {program[0]}; it ended with status {status}"
-        session.err.print(reason, soft_wrap=True, markup=False, highlight=False)
-        return status
-    conclude(session)
+    with after_program(status):
+        if any(folder.glob("*.numa")):
+            conclude(session)
+        else:
+            session.run.finish("partial", "nothing was recorded")
+            reason = f"assay: nothing was recorded of {program[0]}; it ended with status {status}"
+            session.err.print(reason, soft_wrap=True, markup=False, highlight=False)
     return status
 
 
