@@ -31,6 +31,7 @@ OTHER_FILES = (
     (re.compile(r"rank\s+\S+\s*="), "a rank file of Open MPI"),
     (re.compile(r"\[[A-Za-z_][\w:-]*\]$|\S+\s.*\bansible_\w+="), "an inventory of Ansible"),
     (re.compile(r"-\s|\w+:$"), "a list in YAML"),
+    (re.compile(r"group\s+\S+(\s+\+\+.*)?$|host\s+[A-Za-z]\S*(\s+\+\+.*)?$"), "a nodelist of Charm++"),
     (
         re.compile(r"([0-9]+(\.[0-9]+){3}|[0-9a-fA-F]*:[0-9a-fA-F:.]+)(\s+[A-Za-z][^\s=]*)+$"),
         "an address and names, as in /etc/hosts",

@@ -92,6 +92,9 @@ def test_slots_of_a_file_are_understood_and_said(
     [
         ("n1:4 ifname=ib0", "hosts:1: n1:4: 'ifname=ib0' is not understood; fix: write n1"),
         ("rank 0=n1 slot=0", "a rank file of Open MPI"),
+        ("group main ++pathfix /a /b", "a nodelist of Charm++"),
+        ("host n1 ++cpus 2", "a nodelist of Charm++"),
+        ("host n1", "a nodelist of Charm++"),
         ("[cluster]\nn1 ansible_connection=local", "an inventory of Ansible"),
         ("n1 ansible_host=10.0.0.1", "an inventory of Ansible"),
         ("- n1\n- n2", "a list in YAML"),
