@@ -317,7 +317,7 @@ build_engines() {
     elif ninja -C build -n 2>/dev/null | grep -qE 'Building|Linking'; then
         say "building the engines"
     fi
-    quietly ninja -C build -j "$(($(nproc) + 3))"  # on a busy machine more processes get more of it
+    quietly ninja -C build -j "$(($(nproc) + 2))"  # on a busy machine more processes get more of it
 }
 
 # Fails where no engine can run: nothing could be measured, and a set-up that is silent about it would pass for done.

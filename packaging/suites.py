@@ -27,9 +27,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 PYTEST = [sys.executable, "-m", "pytest", "-q"]
-# Five processes run tests at once, each file in one of them: tests wait for a good part of their time, and on a busy
+# Four processes run tests at once, each file in one of them: tests wait for a good part of their time, and on a busy
 # machine more processes get more of it.
-PARALLEL = ["-n", "5", "--dist", "loadfile", "--no-loadscope-reorder"]
+PARALLEL = ["-n", "4", "--dist", "loadfile", "--no-loadscope-reorder"]
 SHOWN_FAILURES = 34  # with the lines around them, a failing suite's summary is the last 40 lines
 REASON_WIDTH = 150
 GRACE_S = 20  # from the signal that ends a part to SIGKILL

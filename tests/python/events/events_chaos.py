@@ -381,6 +381,7 @@ def main() -> int:
     parser.add_argument(
         "--planned", action="store_true", help="with a schedule file, planned anew after each death"
     )
+    parser.add_argument("--lossless", action="store_true", help="no queue of the lab drops packets")
     parser.add_argument("--keep", action="store_true", help="keep the folder of every run")
     parser.add_argument("--json", action="store_true", help="one JSON line per run")
     args = parser.parse_args()
@@ -388,7 +389,7 @@ def main() -> int:
         parser.error(f"--deaths {args.deaths}: two of the {args.hosts} hosts have to be left")
     name = f"chaos-{os.getpid()}"
     rate = parse_rate(RATE)
-    lab = Lab.up(args.hosts, 1, Rates(rate, rate, None, None), name=name)
+    lab = Lab.up(args.hosts, 1, Rates(rate, rate, lossless=args.lossless), name=name)
     results = []
     try:
         for seed in range(args.seed, args.seed + args.runs):

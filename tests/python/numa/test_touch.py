@@ -202,6 +202,7 @@ def await_file(path: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a /dev/shm needs root")
 @pytest.mark.parametrize("room", ["8k", pytest.param("1m", marks=pytest.mark.acceptance("numa"))])
 def test_a_full_file_system_of_the_rings_costs_events(room: str, tmp_path: Path) -> None:
+    """With room for half of a ring, a fast recorder may miss none; what it misses it says."""
     program = compiled(tmp_path, ALLOCATES)
     script = f'mount -t tmpfs -o size={room} none /dev/shm && exec "$@"'
     assay = [sys.executable, "-m", "assay", "numa", "-o", tmp_path / "run", "--", program]
@@ -213,8 +214,9 @@ def test_a_full_file_system_of_the_rings_costs_events(room: str, tmp_path: Path)
         env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
     )
     assert (done.returncode, done.stdout) == (5, "done\n"), done.stderr
-    if room == "1m":
-        assert "events could not be recorded" in done.stderr
+    if room == "1m" and "events could not be recorded" not in done.stderr:
+        profile = load_profiles(tmp_path / "run" / FOLDER)[0]
+        assert sum(row.count for row in profile.recording.objects.values()) >= 100_000
 
 
 def test_a_limit_of_file_sizes_does_not_end_the_program(tmp_path: Path) -> None:
