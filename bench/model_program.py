@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How well a simulation predicts the run time of a real program (programs/halo.c: halo exchange, all-to-all,
 computing): measured on hosts of a lab, and simulated on the platform that `assay saturate` and `assay model` made of
-the same lab. The lab is lossless, since SimGrid knows no lost packets. Needs root.
+the same lab. The lab is lossless, since SimGrid knows no lost packets; --lossy shows what they cost. Needs root.
 
     model.program.error   of the simulated time of an iteration, relative to the measured one
     model.program.communication_error   the same where computing takes no time
@@ -12,6 +12,7 @@ The ranks share this machine's processors while they compute, so those of the pl
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import statistics
@@ -78,6 +79,11 @@ def simulated(platform: Path, sweeps: int) -> float:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--lossy", action="store_true", help="a lab whose short queues drop packets")
+    args = parser.parse_args()
     if os.geteuid() != 0:
         return waived("model.program", "a lab needs root")
     if reason := OpenMpi().unavailable() or unavailable():
@@ -86,7 +92,7 @@ def main() -> None:
         program, platform = Path(folder) / "halo", Path(folder) / "platform.xml"
         subprocess.run(["mpicc.openmpi", "-O2", SOURCE, "-o", program], check=True, timeout=LIMIT_S)
         rate = parse_rate(RATE)
-        rates = lab.Rates(rate, rate, None, parse_rate(CABINET_RATE), lossless=True)
+        rates = lab.Rates(rate, rate, None, parse_rate(CABINET_RATE), lossless=not args.lossy)
         cluster = lab.Lab.up(HOSTS, CABINETS, rates, name=f"program-{os.getpid()}")
         try:
             run = Path(folder) / "saturate"

@@ -69,9 +69,10 @@ def ctest(area: str, build: Path, labels: Sequence[str], limit_s: float) -> Part
 
 
 def gate(arguments: Sequence[str]) -> list[Part]:
+    command = [*PYTEST, *PARALLEL, "-m", "not acceptance", "--junitxml", "{junit}", *arguments]
     chosen = Part(
-        "Python", "python", [*PYTEST, *PARALLEL, "-m", "not acceptance", "--junitxml", "{junit}", *arguments], 3600
-    )  # fmt: skip
+        "Python", "python", command, 3600, environment={"OPENBLAS_NUM_THREADS": "1"}
+    )  # others would spin
     if arguments:
         return [chosen]
     npm = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import make_run
 import pytest
@@ -47,34 +48,46 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return report_of
 
 
-@pytest.fixture
-def open_report(browser: Browser, report: Callable[[str], Path]) -> Iterator[Callable[..., Page]]:
-    """A function that opens a report, or that of a synthetic run, by file:// and waits until it is shown. Keyword
-    arguments go to the browser context."""
-    problems: list[str] = []
-    contexts = []
+@pytest.fixture(scope="session")
+def page(browser: Browser) -> Page:
+    """The only page: another takes longer than a report does."""
+    page = browser.new_page()
+    page.set_default_timeout(LIMIT_MS)
+    return page
 
-    def open_kind(kind: str | Path, **options: object) -> Page:
-        path = kind if isinstance(kind, Path) else report(kind)
-        context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)  # type: ignore[arg-type]
-        contexts.append(context)
-        context.set_default_timeout(LIMIT_MS)
-        page = context.new_page()
-        page.on("console", lambda message: problems.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: problems.append(f"error: {error}"))
-        page.on(
-            "request",
-            lambda request: problems.append(request.url) if loads_from_network(request.url, path) else None,
-        )
-        page.goto(path.as_uri())
+
+@pytest.fixture
+def open_report(page: Page, report: Callable[[str], Path]) -> Iterator[Callable[..., Page]]:
+    """A function that opens a report, or that of a synthetic run, by file:// in place of the one before, and waits
+    until it is shown."""
+    opened: set[str] = set()
+    problems: list[str] = []
+    listeners = {
+        "console": lambda message: problems.append(f"console: {message.text}"),
+        "pageerror": lambda error: problems.append(f"error: {error}"),
+        "request": lambda request: problems.append(request.url) if loads_more(request.url, opened) else None,
+    }
+    for event, listener in listeners.items():
+        page.on(event, listener)  # type: ignore[call-overload]
+
+    def open_kind(kind: str | Path, color_scheme: Literal["light", "dark"] = "light") -> Page:
+        page.goto("about:blank")  # an address that differs by its fragment alone loads nothing
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.emulate_media(color_scheme=color_scheme)
+        page.mouse.move(0, 0)
+        address = (kind if isinstance(kind, Path) else report(kind)).as_uri()
+        opened.add(address)
+        page.goto(address)
         page.wait_for_selector("#report[data-ready]")
         return page
 
     yield open_kind
-    for context in contexts:
-        context.close()
+    page.goto("about:blank")
+    for event, listener in listeners.items():
+        page.remove_listener(event, listener)
     assert problems == []
 
 
-def loads_from_network(url: str, report: Path) -> bool:
-    return url != report.as_uri() and not url.startswith(("data:", "blob:"))
+def loads_more(url: str, opened: set[str]) -> bool:
+    """Whether a page asks for more than its file."""
+    return url not in opened and not url.startswith(("about:", "blob:", "data:"))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from assay.explain.matrix import PairMatrix, host_of
 from assay.explain.polish import MEDIAN_ERROR, SCALE_FLOOR, Floats, Groups, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
+from assay.records.statistics import median
 
 MIN_EFFECT = float(np.log(0.94))  # of a group on all its paths, which are many cells
 MIN_PATH_EFFECT = float(np.log(0.80))  # of the path between two groups
@@ -115,8 +116,8 @@ def _candidate(
     reference = others[np.isfinite(others)]
     if group_values.size < MIN_GROUPS - 1 or reference.size < 2:
         return None
-    median_rate = float(np.median(reference))
-    effect = float(np.median(group_values)) - median_rate
+    median_rate = median(reference)
+    effect = median(group_values) - median_rate
     cells = float(np.mean(division.cells[part] if side == 0 else division.cells[:, part]))
     scale = max(spread(reference), MEDIAN_ERROR * sigma / np.sqrt(max(cells, 1.0)), SCALE_FLOOR)
     z = effect / scale
@@ -141,7 +142,7 @@ def _is_group(
     crossing = (ends == part) & (other_ends != part)
     member = (matrix.source if side == 0 else matrix.target)[crossing] - part * division.size
     elsewhere = (division.source != division.target) & (ends != part) & (other_ends != part)
-    median_rate = np.median(value[elsewhere])
+    median_rate = median(value[elsewhere])
     medians = Groups(member, division.size).median(value[crossing]) - median_rate
     measured = medians[np.isfinite(medians)]
     return measured.size >= 2 and bool(np.mean(measured < effect / 2) >= MIN_SHARE_OF_GROUP)
@@ -185,7 +186,7 @@ def _slow_paths_of(matrix: PairMatrix, value: Floats, size: int, sigma: float) -
         return []
     mean = np.bincount(block, value, minlength=parts * parts) / np.maximum(cells, 1)
     across = mean[is_across]
-    reference, scatter = (np.median(across), spread(across)) if parts > 2 else (across.max(), 0.0)
+    reference, scatter = (median(across), spread(across)) if parts > 2 else (across.max(), 0.0)
     effect = np.where(is_across, mean - reference, 0.0)
     z = effect / np.maximum(np.maximum(sigma / np.sqrt(np.maximum(cells, 1)), scatter), SCALE_FLOOR)
     tests = int(is_across.sum())

@@ -17,6 +17,7 @@ from assay.explain.blocks import divisions
 from assay.explain.matrix import PairMatrix
 from assay.explain.polish import MEDIAN_ERROR, Floats
 from assay.explain.suspect import NORMAL, Suspect
+from assay.records.statistics import median
 
 # A cell is slow if it is at least this far below the usual rate, and by this many standard deviations.
 MIN_EFFECT = float(np.log(0.94))
@@ -74,7 +75,7 @@ def _suspect(
     matrix: PairMatrix, value: Floats, sigma: float, sources: NDArray[np.intp], targets: NDArray[np.intp]
 ) -> tuple[Suspect, NDArray[np.bool_]]:
     cells: NDArray[np.bool_] = np.isin(matrix.source, sources) & np.isin(matrix.target, targets)
-    effect = float(np.median(value[cells]))
+    effect = median(value[cells])
     z = effect / (MEDIAN_ERROR * sigma / float(np.sqrt(np.count_nonzero(cells))))
     senders, receivers = (tuple(matrix.hosts[i] for i in ends) for ends in (sources, targets))
     chance = value.size * NORMAL.cdf(max(z, -37.0))
@@ -101,7 +102,7 @@ def _path_to_others(matrix: PairMatrix, value: Floats, sigma: float, side: Suspe
         is_near = partners // size == host // size
         if np.count_nonzero(is_near) < 2 or np.count_nonzero(~is_near) < 3:
             continue
-        inside, outside = float(np.median(rates[is_near])), float(np.median(rates[~is_near]))
+        inside, outside = median(rates[is_near]), median(rates[~is_near])
         gap = outside - inside
         error = (
             MEDIAN_ERROR

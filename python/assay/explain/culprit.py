@@ -23,6 +23,7 @@ from assay.explain.cables import replace_sides_by_paths, slow_cables
 from assay.explain.matrix import PairMatrix
 from assay.explain.polish import MEDIAN_ERROR, MIN_MEMBERS, SCALE_FLOOR, Fit, Floats, fit, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect, covered
+from assay.records.statistics import median
 
 MIN_EFFECT = float(np.log(0.95))  # a host within 5 % of its peers is not suspected
 MIN_PAIR_EFFECT = float(np.log(0.92))  # a single pair within 8 % is not suspected
@@ -82,7 +83,7 @@ def _sides_of_pairs(
         for suspect in _slow_sides(matrix, model, side, [*dict.fromkeys([*shared, *few])] or [-1]):
             effects = shared.get(matrix.hosts.index(suspect.hosts[0]))
             if (side, suspect.hosts) not in known:
-                sides.append(replace(suspect, effect=float(np.median(effects))) if effects else suspect)
+                sides.append(replace(suspect, effect=median(effects)) if effects else suspect)
     return sides
 
 
@@ -139,7 +140,7 @@ def scaled_effects(
     for label in np.unique(component[cells > 0]):
         members = np.flatnonzero((component == label) & (cells > 0))
         has_majority = len(members) >= MIN_MEMBERS
-        effect = effects[members] - (np.median if has_majority else np.max)(effects[members])
+        effect = effects[members] - (median if has_majority else np.max)(effects[members])
         error = np.maximum(MEDIAN_ERROR * model.sigma / np.sqrt(cells[members]), SCALE_FLOOR)
         yield members, effect, np.maximum(error, spread(effect) if has_majority else 0.0)
 
@@ -194,7 +195,7 @@ def _without_effects(matrix: PairMatrix, model: Fit, explained: Sequence[Suspect
     for component in components:
         members = model.component[matrix.source] == component if len(components) > 1 else slice(None)
         member_values = value[members]
-        value[members] -= np.median(member_values[sample(member_values.size)]) if member_values.size else 0.0
+        value[members] -= median(member_values[sample(member_values.size)]) if member_values.size else 0.0
     return value
 
 

@@ -17,6 +17,7 @@ from assay.explain.polish import MEDIAN_ERROR
 from assay.explain.retest import Outcome, Pair
 from assay.explain.suspect import Suspect
 from assay.records.schema import AnyRecord, Flows
+from assay.records.statistics import median
 
 MEASUREMENT = "network.saturation"
 SHAPE = "group"  # the record's parameter "shape", which tells these rounds from those of a saturation study
@@ -104,11 +105,9 @@ def group_outcome(suspect: Suspect, suspects: Sequence[Suspect], measured: Seque
     rates, control_rates = (
         np.log([sum(r.values) / len(r.values) for r in group]) for group in (suspected, controls)
     )
-    effect = float(np.median(rates) - np.median(control_rates))
+    effect = float(median(rates) - median(control_rates))
     freedom = max(1, len(rates) + len(control_rates) - 2)
-    squares = np.sum((rates - np.median(rates)) ** 2) + np.sum(
-        (control_rates - np.median(control_rates)) ** 2
-    )
+    squares = np.sum((rates - median(rates)) ** 2) + np.sum((control_rates - median(control_rates)) ** 2)
     error = (
         max(math.sqrt(squares / freedom), SCALE_FLOOR)
         * MEDIAN_ERROR
@@ -116,7 +115,7 @@ def group_outcome(suspect: Suspect, suspects: Sequence[Suspect], measured: Seque
     )
     persists = effect < min(MIN_EFFECT, -MIN_Z * error, MIN_SHARE * suspect.effect)
     return Outcome(
-        effect, bool(persists and rates.max() < control_rates.min()), float(np.exp(np.median(rates))),
-        float(np.exp(np.median(control_rates))), len(suspected[0].values), len(controls),
+        effect, bool(persists and rates.max() < control_rates.min()), float(np.exp(median(rates))),
+        float(np.exp(median(control_rates))), len(suspected[0].values), len(controls),
         [r.id for r in suspected + controls], True,
     )  # fmt: skip

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import median
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from assay.explain.host_limits import Limit, dropped_by_queues, held_share, host
 from assay.explain.matrix import host_of
 from assay.explain.retest import MIN_EFFECT
 from assay.records.schema import Finding
+from assay.records.statistics import median
 from assay.records.units import format_share
 
 OF_RATES = ("slow_host", "slow_pair", "congestion")  # their effect is a share of the peers' rate
@@ -133,7 +133,7 @@ def _sent_rate(evidence: Evidence, limit: Limit, peer: str | None) -> float | No
     peers = [number for number, label in enumerate(matrix.hosts) if peer in (None, host_of(label))]
     is_to_peer = np.isin(matrix.target, peers)
     rates = [
-        matrix.typical * math.exp(float(np.median(values)))
+        matrix.typical * math.exp(median(values))
         for number, label in enumerate(matrix.hosts)
         if host_of(label) == limit.counters.host
         and (values := matrix.value[(matrix.source == number) & is_to_peer]).size

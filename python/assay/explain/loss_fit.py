@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.records.statistics import median
+
 if TYPE_CHECKING:
     from scipy.sparse import csc_array, csr_array
 
@@ -78,7 +80,7 @@ def fit_pairs(flow: csr_array, retransmitted: csr_array, max_sides: int) -> Loss
     shape = (cells.nnz, 1 + 2 * hosts + cells.nnz)
     columns = csc_array(coo_array((np.tile(cells.data, 4), (np.tile(pair, 4), column)), shape))
     counts = retransmitted.tocsr()[cells.row, cells.col].astype(float)
-    usual = float(np.median(counts / cells.data))
+    usual = median(counts / cells.data)
     shares_by_column = _fit(columns, counts, np.full(cells.nnz, RETRANSMITTED_ERROR), usual, max_sides)
     ends = list(zip(cells.row.tolist(), cells.col.tolist(), strict=True))
     return _by_side(flow, shares_by_column, ends)

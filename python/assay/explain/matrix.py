@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from assay.records.matrices import cells_of
 from assay.records.schema import AnyRecord, Matrix, Pairs, Scalar
+from assay.records.statistics import median
 
 # Bytes. Bandwidth limits messages of this size on all known networks; latency limits shorter ones.
 BANDWIDTH_SIZE = 64 * 1024
@@ -87,7 +88,7 @@ class PairMatrix:
         np.fill_diagonal(logs, np.nan)
         source, target = np.nonzero(np.isfinite(logs))
         value = logs[source, target]
-        value -= np.median(value) if value.size else 0
+        value -= median(value) if value.size else 0
         return cls(list(hosts), source.astype(np.int32), target.astype(np.int32), value)
 
 
@@ -135,7 +136,7 @@ def _combine(layers: dict[Layer, list[Row]], order: Sequence[str]) -> PairMatrix
     cells = [_cells(layer, index) for layer in layers.values()]
     machine = np.unique([host_of(label) for label in index], return_inverse=True)[1]
     cells = [cells_between for layer in cells if (cells_between := _between(layer, machine))[2].size]
-    centres = [float(np.median(value)) for _, _, value in cells]
+    centres = [median(value) for _, _, value in cells]
     if not cells:
         return PairMatrix([], np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
     source, target = (np.concatenate([layer[end] for layer in cells]) for end in (0, 1))

@@ -20,7 +20,7 @@ from assay.explain.matrix import PairMatrix
 from assay.explain.polish import MEDIAN_ERROR
 from assay.explain.suspect import Suspect, covered
 from assay.records.schema import AnyRecord, Measurement
-from assay.records.statistics import robust_sigma
+from assay.records.statistics import median, robust_sigma
 
 MEASUREMENT = "network.pairs"
 MAX_SUSPECTS = 40  # the worst; more have a common cause, and each costs time to measure
@@ -158,12 +158,12 @@ def outcome_of(
         np.array([math.log(record.median) for record in group])
         for group in (suspected_records, control_records)
     )
-    effect = float(np.median(suspected_logs) - np.median(control_logs))
+    effect = float(median(suspected_logs) - median(control_logs))
     persists = _is_slow_by_effect(suspect, suspected_logs, control_logs) or _is_slow_by_rank(
         suspect, suspected_logs, control_logs
     )
     evidence = [record.id for record in suspected_records + control_records]
-    medians = [float(np.exp(np.median(logs))) for logs in (suspected_logs, control_logs)]
+    medians = [float(np.exp(median(logs))) for logs in (suspected_logs, control_logs)]
     return Outcome(effect, persists, medians[0], medians[1], len(suspected), len(controls), evidence)
 
 
@@ -172,8 +172,7 @@ def _is_slow_by_effect(suspect: Suspect, suspected_logs: Logs, control_logs: Log
     logarithms of rates."""
     # For a pair the better of its measurements counts: a single disturbance is not a fault.
     effect = float(
-        (suspected_logs.max() if suspect.side == "pair" else np.median(suspected_logs))
-        - np.median(control_logs)
+        (suspected_logs.max() if suspect.side == "pair" else median(suspected_logs)) - median(control_logs)
     )
     scatter = max(_scatter(suspected_logs, control_logs), robust_sigma(control_logs))
     error = (
@@ -204,7 +203,7 @@ def _is_slow_by_rank(suspect: Suspect, suspected_logs: Logs, control_logs: Logs)
     works if the suspect's rates vary widely."""
     if min(len(suspected_logs), len(control_logs)) < MIN_RANKED or suspect.effect > FAST:
         return False
-    effect = float(np.median(suspected_logs) - np.median(control_logs))
+    effect = float(median(suspected_logs) - median(control_logs))
     if effect >= MIN_EFFECT or effect >= MIN_SHARE * suspect.effect:
         return False
     from scipy.stats import mannwhitneyu  # slow to import, rarely needed
@@ -220,8 +219,7 @@ def _scatter(suspected_logs: Logs, control_logs: Logs) -> float:
     deviation, which may be a disturbance, is left out. A median absolute deviation would often be far too small with so
     few values."""
     squares = np.sort(
-        np.concatenate([suspected_logs - np.median(suspected_logs), control_logs - np.median(control_logs)])
-        ** 2
+        np.concatenate([suspected_logs - median(suspected_logs), control_logs - median(control_logs)]) ** 2
     )
     full = float(np.sqrt(squares.sum() / max(1, len(squares) - 2)))
     if len(squares) < CONTROL_PAIRS + 2:

@@ -65,7 +65,8 @@ def _host_finding(evidence: Evidence, host: str, observed: list[Observation]) ->
     )
     adapters = {bound_adapter(evidence, suspect.hosts[0]) for suspect, _ in observed}
     device = adapters.pop() if len(adapters) == 1 else ""
-    cause = f"{f'{device} of {host}' if device else host} {rates} of its peers' rate"
+    subject = f"{device} of {host}" if device else host
+    cause = f"{subject} {rates} of its peers' rate"
     return _finding(
         evidence,
         "slow_host",

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from assay.fabric.routes import PAD, Routes
 from assay.fabric.topology import Ints
 from assay.records.schema import Finding, Subject
-from assay.records.statistics import robust_sigma
+from assay.records.statistics import median, robust_sigma
 from assay.records.units import format_share
 
 Floats = NDArray[np.float64]
@@ -68,7 +68,7 @@ class _Model:
         self.link = crossed[self.pair, hop].astype(np.int64)
         self.size = np.bincount(self.link, minlength=links)
         self.start = np.cumsum(self.size) - self.size
-        self.residual = np.asarray(value, np.float64) - (np.median(value) if len(value) else 0.0)
+        self.residual = np.asarray(value, np.float64) - (median(value) if len(value) else 0.0)
         self.sigma = max(robust_sigma(self.residual), SIGMA_FLOOR) if len(value) else 1.0
         self.crossed_links = int((self.size > 0).sum())
         self.reported: set[int] = set()

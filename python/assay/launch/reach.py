@@ -63,9 +63,10 @@ def _refuse(dead: dict[str, str]) -> None:
         unknown = [host for host, reason in dead.items() if reason == UNKNOWN]
         raise UserError(
             f"{', '.join(dead)}: {'; '.join(reasons)}",
-            _range(unknown)
-            or did_you_mean(
-                unknown, _padded(unknown), "check the name and that the host is up, or leave it out"
+            did_you_mean(
+                unknown,
+                _padded(unknown),
+                _range(unknown) or "check the name and that the host is up, or leave it out",
             ),
         )
 

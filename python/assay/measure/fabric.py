@@ -15,6 +15,7 @@ from assay.fabric.schedules import Schedule
 from assay.fabric.topology import ROUTER, Ints
 from assay.launch.engines import MeasurementDescription, Metric, Parameter
 from assay.records.schema import AnyRecord, Context, Flows, Measurement, Scalar, Subject, Summary
+from assay.records.statistics import summarize
 
 CONFLICTS, LINKS, ROUTES = "fabric.conflicts", "fabric.links", "fabric.routes"
 MAX_SHARED = 20_000  # shared links that are recorded with their pairs; those of the worst steps come first
@@ -162,20 +163,14 @@ def conflict_records(
 
 def _bisection_record(routes: Routes, members: Ints, matchings: int) -> Measurement:
     samples = conflicts.bisection(routes, members, matchings, SEED)
-    median = float(np.median(samples))
+    summary = summarize(samples.tolist())
     measurement = record(
         CONFLICTS,
         "bisection",
-        median,
+        summary.median,
         {"matchings": matchings, "seed": SEED, "ranks": int((members >= 0).sum())},
     )
-    measurement.summary = Summary(
-        n=len(samples),
-        median=median,
-        mad=float(np.median(np.abs(samples - median))),
-        min=float(samples.min()),
-        max=float(samples.max()),
-    )
+    measurement.summary = summary
     return measurement
 
 

@@ -215,17 +215,16 @@ def _measure_groups(
     """Measures groups of concurrent flows, one group after the other, until the next one could not end within the
     budget. ``message``: its size in bytes, and the rate at which the slowest flow sends such, B/s."""
     group_seconds = SIMULATED_S if simulates(request.launcher) else GROUP_S
+    time_for_all = math.inf
     if time_budget.budget:
         time_for_all = max(0.0, time_budget.left() - time_budget.launch)
         group_seconds = min(GROUP_S, max(SHORTEST_GROUP_S, time_for_all / GROUP_OVERRUN / len(groups)))
-        if (
-            time_for_all < 2 * GROUP_OVERRUN * group_seconds
-        ):  # a single group has no group to be compared with
-            session.err.print(
-                f"{len(groups)} groups of flows are not measured again: no time is left; give a longer --budget"
-            )
-            return
     size, group_seconds = message_and_seconds(*message, group_seconds)
+    if time_for_all < 2 * GROUP_OVERRUN * group_seconds:  # a single group has no group to be compared with
+        session.err.print(
+            f"{len(groups)} groups of flows are not measured again: no time is left; give a longer --budget"
+        )
+        return
     session.err.print(f"retesting {len(groups)} groups of flows, each group at once")
     rounds = [
         Round(tuple(flows), size, group_seconds, params={"shape": SHAPE, "turn": turn})

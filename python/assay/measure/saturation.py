@@ -166,6 +166,10 @@ def measure_rounds(
     params: dict[str, Scalar] = {"yield_us": 0} if request.site.lab else {}
     progress = lambda: Progress(len(answers) / max(1, len(rounds)), "groups of flows")  # noqa: E731
     _converse(session, request, conductor, params, progress)
+    if blank := sum(not (answer.flows and answer.flows.values) for answer in answers.values()):
+        session.err.print(
+            f"{blank} of {len(answers)} rounds have no time in which all of their flows ran: they judge nothing"
+        )
 
 
 def simulate_rounds(

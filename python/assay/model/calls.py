@@ -24,6 +24,7 @@ from assay.model.segments import MAX_BREAK_RATIO, Point, Segment, fit_segments
 from assay.model.study import Rounds, Study
 from assay.model.times import MessageTimes
 from assay.records.schema import AnyRecord, Measurement, Scalar
+from assay.records.statistics import median
 from assay.records.units import format_share
 
 SEND, ISEND, RECEIVE = "send_call", "isend_call", "receive_call"  # metrics
@@ -120,7 +121,7 @@ class CallTimes:
 
     def estimate(self, metric: str, size: int) -> Estimate:
         """The median of the visits' medians. A token bucket does not delay a call, so no means are needed."""
-        return estimate(float(np.median(visit.samples)) for visit in self.visits(metric)[size])
+        return estimate(median(visit.samples) for visit in self.visits(metric)[size])
 
     def is_known(self, metric: str, size: int, times: MessageTimes) -> bool:
         """Whether a call's time is precise enough. ``times``: of the pair in ping-pong."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from assay.model.estimate import Z95, estimate, summed
 from assay.model.fitted import Model
 from assay.model.network import Topology
@@ -19,6 +17,7 @@ from assay.model.rounds import REPLACES, Result, Round, flows_that_count
 from assay.model.study import OTHER_PARTNERS, PLATEAU
 from assay.model.times import Deviations, MessageTimes, deviations, error_of_time, sweeps
 from assay.records.schema import AnyRecord, Comparison, Flows, Scalar
+from assay.records.statistics import median
 
 TOKEN_BUCKET = (
     "a single message is faster than a stream, as behind a token bucket; SimGrid has no token buckets"
@@ -117,7 +116,7 @@ def _point(
 
 def raise_to_typical(rates: Sequence[Comparison]) -> None:
     """Slices of a round that agree by chance make its rate no more certain than others."""
-    typical = float(np.median([rate.uncertainty for rate in rates])) if rates else 0.0
+    typical = median([rate.uncertainty for rate in rates]) if rates else 0.0
     for rate in rates:
         rate.uncertainty = max(rate.uncertainty, typical)
 

@@ -23,6 +23,7 @@ from assay.model.estimate import typical
 from assay.model.network import Topology
 from assay.model.rounds import Result, Round
 from assay.records.schema import Scalar
+from assay.records.statistics import median
 
 MIN_GAP_TO_NOISE = 4.0  # least width of a gap, in multiples of the noise
 MIN_GAP_SHARE = 0.03  # least width of a gap, as a share of the time; a switch adds more than that
@@ -170,7 +171,7 @@ def noise_of(times: VisitTimes) -> float:
     odd, even = halves(times)
     if not all(even.values()):
         return math.inf
-    return float(np.median([abs(min(odd[host]) / min(even[host]) - 1) for host in times]))
+    return median([abs(min(odd[host]) / min(even[host]) - 1) for host in times])
 
 
 def _name(index: int) -> str:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.records.statistics import median
+
 RESAMPLES = 400
 Z95 = 1.96  # half of a normal distribution's 95 % interval, in standard deviations
 # Largest relative uncertainty of a time that is known well; of a median that is accepted where the mean is worse.
@@ -47,7 +49,7 @@ class Estimate:
 
 def estimate(samples: Iterable[float]) -> Estimate:
     values = np.fromiter(samples, dtype=float)
-    middle = float(np.median(values))
+    middle = median(values)
     if len(values) < 2 or np.ptp(values) == 0:
         return Estimate(middle, middle, middle, len(values))
     indices = np.random.default_rng(1).integers(0, len(values), (RESAMPLES, len(values)))
@@ -68,8 +70,8 @@ def estimate_of_visits(visits: Sequence[Sequence[float]]) -> Estimate:
     messages hardly varies, unless fewer than one in RUN_LENGTH waits. How much it varies is known from
     MIN_VISITS_FOR_INTERVAL visits on. Until then, and where neither of the two is sure, the interval spans both.
     """
-    of_messages = estimate(float(np.median(samples)) for samples in visits)
-    of_runs = estimate(float(np.median(_means_of_runs(samples))) for samples in visits)
+    of_messages = estimate(median(samples) for samples in visits)
+    of_runs = estimate(median(_means_of_runs(samples)) for samples in visits)
     is_enough = of_runs.n >= MIN_VISITS_FOR_INTERVAL
     differ = of_messages.uncertainty > MAX_UNCERTAINTY or not (
         of_messages.value / MEAN_RATIO <= of_runs.value <= of_messages.value * MEAN_RATIO

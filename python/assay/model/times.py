@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from assay.model.estimate import Estimate, estimate_of_visits
 from assay.model.rounds import Flow
 from assay.records.schema import AnyRecord, Measurement
+from assay.records.statistics import median
 
 VISITS = 20  # to a size in the sweep, at most; what is timed again at a study's end is numbered from here
 NEAR = 8  # sizes that differ by up to this factor have a common scatter
@@ -48,14 +49,13 @@ class MessageTimes:
     def medians(self) -> list[tuple[int, list[float]]]:
         """Each size with the median of each of its visits."""
         return [
-            (size, [float(np.median(latency.samples)) for latency in visits])
-            for size, visits in self.visits.items()
+            (size, [median(latency.samples) for latency in visits]) for size, visits in self.visits.items()
         ]
 
     def change_of(self, size: int) -> float:
         """How far the sweep and the times at the end of the study lie from their mean, relative."""
         end = [int(latency.params.get("visit", 0)) >= VISITS for latency in self.visits[size]]
-        return change([float(np.median(latency.samples)) for latency in self.visits[size]], end)
+        return change([median(latency.samples) for latency in self.visits[size]], end)
 
     def small_sizes(self) -> list[int]:
         """The sizes whose times are the pair's latency."""
@@ -64,7 +64,7 @@ class MessageTimes:
     @property
     def latency(self) -> float:
         """In s."""
-        return float(np.median([self.time_of(size).value for size in self.small_sizes()]))
+        return median([self.time_of(size).value for size in self.small_sizes()])
 
 
 Deviations = list[tuple[int, NDArray[np.float64]]]  # by size in B
@@ -88,7 +88,7 @@ def scatter(pooled: Deviations, size: int) -> float:
     deviation leaves out what only a few visits have; their own sizes show it.
     """
     near = [values for other, values in pooled if size / NEAR <= other <= size * NEAR]
-    return NORMAL_MAD * float(np.median(np.abs(np.concatenate(near)))) if near else 0.0
+    return NORMAL_MAD * median(np.abs(np.concatenate(near))) if near else 0.0
 
 
 def change(times: Sequence[float], at_end: Sequence[bool]) -> float:
@@ -96,7 +96,7 @@ def change(times: Sequence[float], at_end: Sequence[bool]) -> float:
     values, late = np.asarray(times, dtype=np.float64), np.asarray(at_end, dtype=bool)
     if late.all() or not late.any():
         return 0.0
-    first, second = np.median(values[~late]), np.median(values[late])
+    first, second = median(values[~late]), median(values[late])
     return float(abs(second - first) / (second + first))
 
 

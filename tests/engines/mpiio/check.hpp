@@ -38,6 +38,13 @@ inline MPI_File open_file(const char* name, int mode = read_write_create,
     return file;
 }
 
+// The class of an error code.
+inline int class_of(int code) {
+    int result = MPI_SUCCESS;
+    if (code) MPI_Error_class(code, &result);
+    return result;
+}
+
 // The number of elements that a transfer has moved.
 inline int count_of(MPI_Status& status, MPI_Datatype type = MPI_INT) {
     int count = -1;

@@ -9,13 +9,7 @@
 namespace {
 
 constexpr MPI_Offset largest = INT64_MAX;
-char buffer[64];
-
-int class_of(int code) {
-    int result = MPI_SUCCESS;
-    if (code) MPI_Error_class(code, &result);
-    return result;
-}
+char any_bytes[64];
 
 int calls_of_handler = 0;
 void count_call(MPI_File*, int*, ...) { ++calls_of_handler; }
@@ -35,14 +29,14 @@ void count_calls() {
         calls_of_handler = 0;
         MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "nonsense", MPI_INFO_NULL);
         EXPECT(calls_of_handler == 1);
-        MPI_File_write_at(file, -1, buffer, 1, MPI_INT, MPI_STATUS_IGNORE);
+        MPI_File_write_at(file, -1, any_bytes, 1, MPI_INT, MPI_STATUS_IGNORE);
         EXPECT(calls_of_handler == 2);
         MPI_File_seek(file, -1, MPI_SEEK_SET);
         EXPECT(calls_of_handler == 3);
     }
     calls_of_handler = 0;
     EXPECT(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL) == MPI_SUCCESS);
-    EXPECT(MPI_File_write_at(file, rank, buffer, 1, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    EXPECT(MPI_File_write_at(file, rank, any_bytes, 1, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
     EXPECT(calls_of_handler == 0);
     MPI_File_close(&file);
 }
@@ -60,8 +54,8 @@ void count_calls_of_the_mpi() {
     setrlimit(RLIMIT_FSIZE, &limit);
     for (int round = 0; round < 2; ++round) {
         calls_of_handler = 0;
-        const int code =
-            MPI_File_write_at(file, MPI_Offset{2} << 30, buffer, 64, MPI_BYTE, MPI_STATUS_IGNORE);
+        const int code = MPI_File_write_at(file, MPI_Offset{2} << 30, any_bytes, 64, MPI_BYTE,
+                                           MPI_STATUS_IGNORE);
         EXPECT(calls_of_handler == (code != MPI_SUCCESS));
 #ifndef OMPI_MAJOR_VERSION
         EXPECT(class_of(code) == MPI_ERR_IO);
@@ -72,7 +66,7 @@ void count_calls_of_the_mpi() {
         EXPECT(calls_of_handler == 1);
     }
     setrlimit(RLIMIT_FSIZE, &before);
-    EXPECT(MPI_File_write_at(file, 64 * rank, buffer, 64, MPI_BYTE, MPI_STATUS_IGNORE) ==
+    EXPECT(MPI_File_write_at(file, 64 * rank, any_bytes, 64, MPI_BYTE, MPI_STATUS_IGNORE) ==
            MPI_SUCCESS);
     MPI_File_close(&file);
 }
@@ -83,15 +77,15 @@ void count_calls_of_the_mpi() {
 void reach_beyond_the_largest_offset() {
     MPI_File file = open_file("largest");
     MPI_Status* const ignored = MPI_STATUS_IGNORE;
-    if (rank == 0) MPI_File_write_at(file, 0, buffer, 64, MPI_BYTE, ignored);
+    if (rank == 0) MPI_File_write_at(file, 0, any_bytes, 64, MPI_BYTE, ignored);
     MPI_Offset position = -1;
     for (const MPI_Offset offset : {largest, largest - 4, largest - 7}) {
-        EXPECT_REFUSED(MPI_File_write_at(file, offset, buffer, 8, MPI_BYTE, ignored));
-        EXPECT_REFUSED(MPI_File_read_at(file, offset, buffer, 8, MPI_BYTE, ignored));
-        EXPECT_REFUSED(MPI_File_write_at_all(file, offset, buffer, 8, MPI_BYTE, ignored));
+        EXPECT_REFUSED(MPI_File_write_at(file, offset, any_bytes, 8, MPI_BYTE, ignored));
+        EXPECT_REFUSED(MPI_File_read_at(file, offset, any_bytes, 8, MPI_BYTE, ignored));
+        EXPECT_REFUSED(MPI_File_write_at_all(file, offset, any_bytes, 8, MPI_BYTE, ignored));
         EXPECT(MPI_File_seek(file, offset, MPI_SEEK_SET) == MPI_SUCCESS);
-        EXPECT_REFUSED(MPI_File_write(file, buffer, 8, MPI_BYTE, ignored));
-        EXPECT_REFUSED(MPI_File_read(file, buffer, 8, MPI_BYTE, ignored));
+        EXPECT_REFUSED(MPI_File_write(file, any_bytes, 8, MPI_BYTE, ignored));
+        EXPECT_REFUSED(MPI_File_read(file, any_bytes, 8, MPI_BYTE, ignored));
         EXPECT_REFUSED(MPI_File_seek(file, 8, MPI_SEEK_CUR));
         EXPECT_REFUSED(MPI_File_seek(file, offset, MPI_SEEK_END));
         MPI_File_get_position(file, &position);
@@ -99,9 +93,9 @@ void reach_beyond_the_largest_offset() {
         EXPECT(MPI_File_seek_shared(file, offset, MPI_SEEK_SET) == MPI_SUCCESS);
         EXPECT_REFUSED(MPI_File_seek_shared(file, 8, MPI_SEEK_CUR));
         EXPECT_REFUSED(MPI_File_seek_shared(file, offset, MPI_SEEK_END));
-        EXPECT_REFUSED(MPI_File_write_ordered(file, buffer, 8, MPI_BYTE, ignored));
-        EXPECT_REFUSED(MPI_File_read_ordered(file, buffer, 8, MPI_BYTE, ignored));
-        if (rank == 0) EXPECT_REFUSED(MPI_File_write_shared(file, buffer, 8, MPI_BYTE, ignored));
+        EXPECT_REFUSED(MPI_File_write_ordered(file, any_bytes, 8, MPI_BYTE, ignored));
+        EXPECT_REFUSED(MPI_File_read_ordered(file, any_bytes, 8, MPI_BYTE, ignored));
+        if (rank == 0) EXPECT_REFUSED(MPI_File_write_shared(file, any_bytes, 8, MPI_BYTE, ignored));
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_File_get_position_shared(file, &position);
         EXPECT(position == offset);
@@ -110,18 +104,18 @@ void reach_beyond_the_largest_offset() {
     // Offsets in ints, a displacement, and a file type of large extent.
     MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "native", MPI_INFO_NULL);
     for (const MPI_Offset offset : {largest, largest / 2, largest / 4})
-        EXPECT_REFUSED(MPI_File_write_at(file, offset, buffer, 1, MPI_INT, ignored));
+        EXPECT_REFUSED(MPI_File_write_at(file, offset, any_bytes, 1, MPI_INT, ignored));
     EXPECT_REFUSED(MPI_File_get_byte_offset(file, largest / 2, &position));
     MPI_File_set_view(file, largest - 2, MPI_INT, MPI_INT, "native", MPI_INFO_NULL);
-    EXPECT_REFUSED(MPI_File_write_at(file, 0, buffer, 1, MPI_INT, ignored));
-    EXPECT_REFUSED(MPI_File_read_at(file, 0, buffer, 1, MPI_INT, ignored));
+    EXPECT_REFUSED(MPI_File_write_at(file, 0, any_bytes, 1, MPI_INT, ignored));
+    EXPECT_REFUSED(MPI_File_read_at(file, 0, any_bytes, 1, MPI_INT, ignored));
     EXPECT_REFUSED(MPI_File_get_byte_offset(file, 1, &position));
     MPI_Datatype sparse, tib, huge;
     MPI_Type_create_resized(MPI_INT, 0, MPI_Aint{1} << 40, &sparse);
     MPI_Type_commit(&sparse);
     MPI_File_set_view(file, 0, MPI_INT, sparse, "native", MPI_INFO_NULL);
-    EXPECT_REFUSED(MPI_File_write_at(file, 1 << 23, buffer, 1, MPI_INT, ignored));
-    EXPECT_REFUSED(MPI_File_write_at(file, (1 << 23) - 1, buffer, 2, MPI_INT, ignored));
+    EXPECT_REFUSED(MPI_File_write_at(file, 1 << 23, any_bytes, 1, MPI_INT, ignored));
+    EXPECT_REFUSED(MPI_File_write_at(file, (1 << 23) - 1, any_bytes, 2, MPI_INT, ignored));
     EXPECT_REFUSED(MPI_File_get_byte_offset(file, 1 << 23, &position));
     EXPECT(MPI_File_get_byte_offset(file, 3, &position) == MPI_SUCCESS && position == MPI_Offset{3}
                                                                                           << 40);
@@ -131,8 +125,8 @@ void reach_beyond_the_largest_offset() {
     MPI_Type_contiguous(1 << 30, MPI_INT, &tib);
     MPI_Type_contiguous(1 << 30, tib, &huge);
     MPI_Type_commit(&huge);
-    EXPECT_REFUSED(MPI_File_write_at(file, 0, buffer, 2, huge, ignored));
-    EXPECT_REFUSED(MPI_File_read_at(file, 0, buffer, 2, huge, ignored));
+    EXPECT_REFUSED(MPI_File_write_at(file, 0, any_bytes, 2, huge, ignored));
+    EXPECT_REFUSED(MPI_File_read_at(file, 0, any_bytes, 2, huge, ignored));
     MPI_Type_free(&sparse);
     MPI_Type_free(&tib);
     MPI_Type_free(&huge);

@@ -97,12 +97,6 @@ const std::vector<Call> calls = {
     {"sync", true, false, false, MPI_File_sync},
 };
 
-int class_of(int code) {
-    int result = MPI_SUCCESS;
-    if (code) MPI_Error_class(code, &result);
-    return result;
-}
-
 // The class with which the call must fail in this mode; of two that apply either may be told.
 bool is_right(const Call& call, int mode, int error_class) {
     const bool is_write_refused = call.writes && mode & MPI_MODE_RDONLY,

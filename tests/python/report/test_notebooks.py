@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import make_run
-import matplotlib.pyplot as plt
 import pytest
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -24,6 +23,8 @@ PLANTED = {
 def test_a_notebook_reads_a_run(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    import matplotlib.pyplot as plt  # takes a second
+
     plt.switch_backend("agg")
     plt.close("all")  # those of other tests
     monkeypatch.setenv("ASSAY_NOTEBOOK_RUN", str(make_run.make("storage", tmp_path / "run")))

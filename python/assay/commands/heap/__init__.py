@@ -28,8 +28,8 @@ SUB_VERBS = {
 
 class Heap(VerbGroup):
     """Memory profile of a program: every allocation, with its stack. Each free is recorded too, with thread and time.
-    The program's output and exit status are unchanged; the profile goes to standard error and into the run. Without
-    a command, 'record' is understood."""
+    The program's output and exit status are unchanged (2 if it succeeded and its profile cannot be written); the
+    profile goes to standard error and into the run. Without a command, 'record' is understood."""
 
     name = "heap"
     takes_program = True

@@ -30,7 +30,8 @@ def prepare_record(verbs: Verbs) -> None:
         "record",
         help="run a program and record it (understood where no command is typed)",
         description="Runs a program and records its allocations and frees, and those of the processes that it "
-        "starts. Its output and exit status are unchanged; the profile goes to standard error and into the run.",
+        "starts. Its output and exit status are unchanged (2 if it succeeded and its profile cannot be written); the "
+        "profile goes to standard error and into the run.",
         usage="%(prog)s [options] -- PROGRAM [ARGUMENT ...]",
         examples=[
             Example("assay heap -o first -- python3 -c pass"),

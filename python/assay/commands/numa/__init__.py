@@ -17,7 +17,7 @@ from assay.commands.sub_verbs import VerbGroup
 class Numa(VerbGroup):
     """NUMA profile of a program: which node each page is on, and who uses it from afar. Page
     faults are watched and pages are looked up, with who touched them first, so that any program can be profiled at
-    little cost; its output and exit status are unchanged."""
+    little cost; its output and exit status are unchanged (2 if it succeeded and its profile cannot be written)."""
 
     name = "numa"
     takes_program = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -46,6 +47,7 @@ def version_of(python: str | Path) -> str:
     return done.stdout.strip()
 
 
+@functools.cache
 def interpreters() -> dict[str, str]:
     """Interpreters by version: the system's, this one, those on PATH, and pyenv's."""
     named = (shutil.which(f"python{version}") for version in READ_PYTHONS)
@@ -58,14 +60,13 @@ def interpreters() -> dict[str, str]:
 
 
 def interpreter(version: str) -> str:
-    if version not in INTERPRETERS:
+    if version not in interpreters():
         pytest.skip(f"optional: no Python {version} here")
-    return INTERPRETERS[version]
+    return interpreters()[version]
 
 
-INTERPRETERS = interpreters()
 # The gate reads the frames of the system's version, the acceptance suite those of all others too.
-IN_GATE = version_of(SYSTEM) if Path(SYSTEM).is_file() else ""
+IN_GATE = os.path.realpath(SYSTEM).rpartition("python")[2]
 VERSIONS = [
     version if version == IN_GATE else pytest.param(version, marks=pytest.mark.acceptance("profile"))
     for version in READ_PYTHONS
