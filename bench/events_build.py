@@ -4,7 +4,8 @@
 - the event manager's time for an event; a million events, every byte of them verified
 - under MPI, where a death is the end: the time from a death until a whole new job builds events
 - the time until events are complete again after a death, over TCP, UDP and libfabric: 10 random deaths each, so that
-  the area ends in its ten minutes; with --long 200 each, in about an hour. Five hosts die in each run, one by one
+  the area ends in its ten minutes; with --long 200 each, in about an hour. Five hosts die in each run, one by one. The
+  lab is lossless (bench/events_lab.py); --lossy shows what the waits of TCP for lost packets add
 
 The figures are valid only on an otherwise idle machine.
 """
@@ -79,7 +80,7 @@ def measure_in_memory(folder: Path) -> None:
         figure("events.build.decision", [decision.median * 1e6], 2.0, "lower", unit="us")
 
 
-def measure_deaths(transport: str, runs: int) -> None:
+def measure_deaths(transport: str, runs: int, lossless: bool) -> None:
     """The time until events are complete again after a rank dies; each name tells how many deaths there were."""
     name = f"events.deaths.{transport}.{runs * DEATHS_OF_A_RUN}_deaths"
     if reason := unusable(transport):
@@ -87,6 +88,7 @@ def measure_deaths(transport: str, runs: int) -> None:
         return
     command = [sys.executable, str(CHAOS), "--transport", transport, "--json"]
     command += ["--runs", str(runs), "--deaths", str(DEATHS_OF_A_RUN)]
+    command += ["--lossless"] if lossless else []
     done = subprocess.run(command, capture_output=True, text=True, timeout=runs * RUN_LIMIT_S, check=False)
     results = [json.loads(line) for line in done.stdout.splitlines()]
     if len(results) != runs:
@@ -154,12 +156,16 @@ def main() -> int:
     parser.add_argument(
         "--long", action="store_true", help="200 deaths over each transport instead of 10, and nothing else"
     )
-    runs = LONG_RUNS if parser.parse_args().long else RUNS
+    parser.add_argument(
+        "--lossy", action="store_true", help="deaths in a lab whose short queues drop packets"
+    )
+    args = parser.parse_args()
+    runs = LONG_RUNS if args.long else RUNS
     if os.geteuid() != 0:
         waived("events.deaths", ROOT_NEEDED)
     else:
         for transport in DEATH_TRANSPORTS:
-            measure_deaths(transport, runs)
+            measure_deaths(transport, runs, lossless=not args.lossy)
     if runs == LONG_RUNS:
         return 0
     with tempfile.TemporaryDirectory(prefix="assay-events-") as folder:

@@ -16,6 +16,9 @@ of_headers has a limit: 97 % over TCP and MPI, 95 % over UDP and libfabric. A ru
 Each turn runs everything once, so that the load of other programs affects all alike. ``peer`` has what iperf3 reaches
 between two of the hosts in both directions at once, MPI_Alltoall's share, and the machine's load. It needs root.
 
+The lab is lossless, as InfiniBand is and Ethernet with flow control: with --lossy, short queues drop packets where
+several hosts send to one, and TCP waits for what was lost.
+
 The bench has eight hosts, frames of 1500 bytes and one turn, about two minutes, so that the area ends in its ten.
 --long has two and eight hosts, both sizes of frames and three turns: half an hour.
 
@@ -230,6 +233,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of each run (default: %(default)s)")
     parser.add_argument("--size", default=SIZE, help="of a message (default: %(default)s)")
+    parser.add_argument("--lossy", action="store_true", help="a lab whose short queues drop packets")
     parser.add_argument("--long", action="store_true", help="all hosts, frames and turns (see above)")
     args = parser.parse_args()
     if os.geteuid() != 0:
@@ -245,7 +249,7 @@ def main() -> int:
     for mtu in args.mtu or (LONG_MTUS if args.long else MTUS):
         for hosts in args.hosts or (LONG_HOSTS if args.long else HOSTS):
             name = f"bench-{os.getpid()}-{hosts}-{mtu}"
-            lab = Lab.up(hosts, 1, Rates(rate, rate, None, None), name=name, mtu=mtu)
+            lab = Lab.up(hosts, 1, Rates(rate, rate, lossless=not args.lossy), name=name, mtu=mtu)
             try:
                 measure(Place(lab, hosts, mtu, rate), transports, turns, args.seconds, args.size)
             finally:

@@ -10,6 +10,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,9 @@ struct Library {
     decltype(&fi_strerror) strerror = nullptr;
     decltype(&fi_version) version = nullptr;
 };
+
+// The largest message that Assay sends, in bytes.
+constexpr std::size_t max_message = 256U << 10;
 
 // Throws Error if libfabric is not installed.
 const Library& library();

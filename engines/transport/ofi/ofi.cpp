@@ -33,8 +33,9 @@ using ofi::Flow;
 constexpr std::string_view name_prefix = "ofi:";
 constexpr std::size_t max_name_bytes = sizeof(Hello::transport) - 1;
 
-// Bytes of one message, its prefix included: less where many ranks would need much memory.
-constexpr std::size_t min_message = 16U << 10, max_message = 256U << 10;
+// Bytes of one message, its prefix included: less than ofi::max_message where many ranks would need
+// much memory.
+constexpr std::size_t min_message = 16U << 10;
 constexpr int max_pieces = 64;                 // of an outbox that are copied at once
 constexpr std::size_t max_memory = 64U << 20;  // of a rank's receives
 // Receives for each peer: its messages, and acknowledgements beside them.
@@ -61,7 +62,7 @@ std::array<unsigned char, 8> compute_tag(const Prefix& prefix, const Key& key) {
 std::size_t message_bytes(const Endpoint& endpoint, int ranks) {
     const std::size_t peers = static_cast<std::size_t>(std::max(1, ranks - 1));
     const std::size_t share = max_memory / (peers * receives_per_peer) / 4096 * 4096;
-    return std::min(std::clamp(share, min_message, max_message), endpoint.max_message_bytes());
+    return std::min(std::clamp(share, min_message, ofi::max_message), endpoint.max_message_bytes());
 }
 
 // The messages to and from one peer.
