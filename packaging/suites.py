@@ -69,10 +69,9 @@ def ctest(area: str, build: Path, labels: Sequence[str], limit_s: float) -> Part
 
 
 def gate(arguments: Sequence[str]) -> list[Part]:
+    # More threads of OpenBLAS would spin while they wait.
     command = [*PYTEST, *PARALLEL, "-m", "not acceptance", "--junitxml", "{junit}", *arguments]
-    chosen = Part(
-        "Python", "python", command, 3600, environment={"OPENBLAS_NUM_THREADS": "1"}
-    )  # others would spin
+    chosen = Part("Python", "python", command, 3600, environment={"OPENBLAS_NUM_THREADS": "1"})
     if arguments:
         return [chosen]
     npm = [

@@ -105,7 +105,7 @@ def group_outcome(suspect: Suspect, suspects: Sequence[Suspect], measured: Seque
     rates, control_rates = (
         np.log([sum(r.values) / len(r.values) for r in group]) for group in (suspected, controls)
     )
-    effect = float(median(rates) - median(control_rates))
+    effect = median(rates) - median(control_rates)
     freedom = max(1, len(rates) + len(control_rates) - 2)
     squares = np.sum((rates - median(rates)) ** 2) + np.sum((control_rates - median(control_rates)) ** 2)
     error = (

@@ -158,7 +158,7 @@ def outcome_of(
         np.array([math.log(record.median) for record in group])
         for group in (suspected_records, control_records)
     )
-    effect = float(median(suspected_logs) - median(control_logs))
+    effect = median(suspected_logs) - median(control_logs)
     persists = _is_slow_by_effect(suspect, suspected_logs, control_logs) or _is_slow_by_rank(
         suspect, suspected_logs, control_logs
     )
@@ -203,7 +203,7 @@ def _is_slow_by_rank(suspect: Suspect, suspected_logs: Logs, control_logs: Logs)
     works if the suspect's rates vary widely."""
     if min(len(suspected_logs), len(control_logs)) < MIN_RANKED or suspect.effect > FAST:
         return False
-    effect = float(median(suspected_logs) - median(control_logs))
+    effect = median(suspected_logs) - median(control_logs)
     if effect >= MIN_EFFECT or effect >= MIN_SHARE * suspect.effect:
         return False
     from scipy.stats import mannwhitneyu  # slow to import, rarely needed

@@ -24,7 +24,7 @@ def median(values: ArrayLike) -> float:
     count = array.size
     if not count or array[-1] != array[-1]:
         return math.nan
-    return float((array[(count - 1) // 2] + array[count // 2]) / 2)
+    return (float(array[(count - 1) // 2]) + float(array[count // 2])) / 2
 
 
 def median_and_mad(values: ArrayLike) -> tuple[float, float]:

@@ -85,6 +85,17 @@ def test_the_accelerator_passes_all_cases(mpi: str, ranks_per_node: str, data: P
     assert list(shm.iterdir()) == []  # the store was removed
 
 
+@pytest.mark.acceptance("storage")
+@pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
+@pytest.mark.parametrize("mpi", MPIS)
+def test_long_histories(mpi: str, ranks_per_node: str, data: Path, shm: Path) -> None:
+    """With a seed they have three times as many steps as among all cases."""
+    env = accelerated(mpi, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node)
+    command = [str(PROGRAMS / f"mpiio-{mpi}"), str(data), "random-histories"]
+    result = run(mpi_command(mpi, 3, command, env), ASSAY_TEST_SEED="17")
+    assert outcomes_by_case(result) == {"random-histories": ""}, result.stdout + result.stderr
+
+
 @pytest.mark.parametrize("mpi", TESTED)
 def test_a_transfer_larger_than_the_store_is_atomic(mpi: str, data: Path, shm: Path) -> None:
     env = accelerated(mpi, shm, ASSAY_IO_SIZE=str(43_000_000))

@@ -24,6 +24,10 @@ def test_the_median_is_that_of_numpy(values: np.ndarray) -> None:
     np.testing.assert_array_equal(values, before)
 
 
+def test_small_integers_do_not_overflow() -> None:
+    assert median(np.array([200, 250], np.uint8)) == 225
+
+
 def test_no_value_has_no_median() -> None:
     assert math.isnan(median([]))
 
