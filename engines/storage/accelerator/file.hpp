@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "storage/accelerator/file_info.hpp"
 #include "storage/accelerator/flat.hpp"
 #include "storage/accelerator/job.hpp"
 #include "storage/accelerator/mpi.hpp"
@@ -162,6 +163,7 @@ private:
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1;
     std::vector<int> world_ranks_;  // of the communicator's ranks
+    std::vector<int> nodes_;        // of the communicator's ranks
     bool is_on_one_node_ = true;
     bool has_all_nodes_ = true;     // each node of the job has a rank of the communicator
     bool is_first_of_node_ = true;  // no lower rank of the communicator is on this node
@@ -170,6 +172,7 @@ private:
     SharedDescriptor descriptor_;  // for all access to the file system
     int lock_fd_ = -1;             // opened again for file locks
     int mode_ = 0;
+    AggregatorHints aggregator_hints_;
     bool atomic_ = false, bypass_ = false;
     bool until_memory_ = false;  // sync and close wait for the background drain only
     std::string path_, name_;    // without symbolic links; as it was opened, from the root

@@ -80,23 +80,27 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     if (mode & MPI_MODE_SEQUENTIAL && mode & MPI_MODE_RDWR)
         return call_default_handler(MPI_ERR_AMODE);
 
+    MPI_Info own_info = info_of_one_rank(info);
     // The first rank creates the file if the mode asks for it; then the others open it.
     int code = MPI_SUCCESS;
     if (file->rank_ == 0)
-        code = PMPI_File_open(MPI_COMM_SELF, name, mode & ~handled_modes, info, &file->mpi_file_);
+        code =
+            PMPI_File_open(MPI_COMM_SELF, name, mode & ~handled_modes, own_info, &file->mpi_file_);
     int first = error_class_of(code);
     PMPI_Bcast(&first, 1, MPI_INT, 0, file->comm_);
-    if (first) return file->rank_ == 0 ? code : call_default_handler(first);
-    if (file->rank_ != 0)
+    if (file->rank_ != 0 && !first)
         code = PMPI_File_open(MPI_COMM_SELF, name,
-                              mode & ~(handled_modes | MPI_MODE_CREATE | MPI_MODE_EXCL), info,
+                              mode & ~(handled_modes | MPI_MODE_CREATE | MPI_MODE_EXCL), own_info,
                               &file->mpi_file_);
+    if (own_info != MPI_INFO_NULL) PMPI_Info_free(&own_info);
+    if (first) return file->rank_ == 0 ? code : call_default_handler(first);
     if (const int worst = worst_error_class(file->comm_, code)) {
         if (!code) PMPI_File_close(&file->mpi_file_);
         return code ? code : call_default_handler(worst);
     }
 
     file->path_ = path;
+    file->aggregator_hints_ = keys.aggregators;
     const bool in_world = file->find_nodes();
     if (const int stale = file->wait_for_other_jobs()) {
         PMPI_File_close(&file->mpi_file_);
@@ -146,14 +150,14 @@ bool AcceleratedFile::find_nodes() {
     PMPI_Group_translate_ranks(file_group, size_, ranks.data(), world, world_ranks_.data());
     PMPI_Group_free(&world);
     PMPI_Group_free(&file_group);
-    std::set<int> nodes;
     for (int k = 0; k < size_; ++k) {
         const int world_rank = world_ranks_[static_cast<std::size_t>(k)];
         if (world_rank == MPI_UNDEFINED) return false;
         const int node = job_->node_of(world_rank);
-        nodes.insert(node);
+        nodes_.push_back(node);
         if (node == job_->node() && k < rank_) is_first_of_node_ = false;
     }
+    const std::set<int> nodes(nodes_.begin(), nodes_.end());
     is_on_one_node_ = nodes.size() == 1;
     has_all_nodes_ = static_cast<int>(nodes.size()) == job_->nodes();
     return true;

@@ -288,8 +288,10 @@ int AcceleratedFile::get_position_shared(MPI_Offset* offset) {
 
 int AcceleratedFile::get_info(MPI_Info* info) const {
     const int code = PMPI_File_get_info(mpi_file_, info);
-    if (!code) add_info_keys(*info, !(mode_ & MPI_MODE_RDONLY), until_memory_);
-    return code;
+    if (code) return code;
+    set_aggregators(*info, aggregator_hints_, nodes_);
+    add_info_keys(*info, !(mode_ & MPI_MODE_RDONLY), until_memory_);
+    return MPI_SUCCESS;
 }
 
 int AcceleratedFile::get_byte_offset(MPI_Offset offset, MPI_Offset* displacement) const {

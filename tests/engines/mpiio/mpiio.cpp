@@ -5,6 +5,7 @@
 // line: "ok NAME" or "bad NAME: reason".
 //
 //   mpiio FOLDER [standard | visibility | NAME]
+//   mpiio FOLDER info [KEY=VALUE ...]    prints the file's info for these hints instead
 //
 // Some run by their names only: "forbidden-calls" (modes.cpp), because ROMIO waits for ever in one
 // of its calls, and those that test what the MPIs do not promise, or that need much memory.
@@ -15,6 +16,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "mpiio/errors.hpp"
 #include "mpiio/modes.hpp"
@@ -218,6 +220,81 @@ void shared_pointer() {
     EXPECT(seen == std::vector<int>(seen.size(), 1));
     EXPECT(ordered ==
            std::vector<int>(content.begin() + rank * n, content.begin() + (rank + 1) * n));
+}
+
+// Two handles of one file, each with a pointer of its own, as those of two communicators are.
+void two_shared_pointers() {
+    constexpr int n = 1024, rounds = 50;
+    MPI_Comm half;
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
+    int members;
+    MPI_Comm_size(half, &members);
+    MPI_File file_of_all = open_file("pointers"),
+             file_of_half = open_file("pointers", read_write_create, half);
+    MPI_Barrier(MPI_COMM_WORLD);  // neither open sees what is written
+    MPI_File_seek_shared(file_of_half, 4 * n * rounds * (size + (rank % 2) * size), MPI_SEEK_SET);
+    for (int round = 0; round < rounds; ++round) {
+        const std::vector<int> written(n, rank * rounds + round);
+        for (MPI_File file : {file_of_all, file_of_half})
+            EXPECT(MPI_File_write_shared(file, written.data(), n, MPI_INT, MPI_STATUS_IGNORE) ==
+                   MPI_SUCCESS);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Offset of_all, of_half;
+    MPI_File_get_position_shared(file_of_all, &of_all);
+    MPI_File_get_position_shared(file_of_half, &of_half);
+    EXPECT(of_all == 4 * n * rounds * size);
+    EXPECT(of_half == 4 * n * rounds * (size + (rank % 2) * size + members));
+    MPI_File_close(&file_of_half);
+    MPI_File_close(&file_of_all);
+    MPI_Comm_free(&half);
+    MPI_Barrier(MPI_COMM_WORLD);
+    // Every block of the handle of all ranks is complete and occurs once.
+    const auto content = read_back("pointers");
+    std::vector<int> seen(static_cast<std::size_t>(rounds * size));
+    for (std::size_t k = 0; k < seen.size() * n && k < content.size(); ++k) {
+        EXPECT(content[k] == content[k / n * n]);
+        if (k % n == 0 && content[k] >= 0 && content[k] < rounds * size)
+            ++seen[static_cast<std::size_t>(content[k])];
+    }
+    EXPECT(seen == std::vector<int>(seen.size(), 1));
+}
+
+// The end of a file in a view with holes: the etypes of the view before it, rounded up.
+void end_of_view() {
+    constexpr int bytes = 100;  // a rank; 25 etypes
+    MPI_File file = open_file("end");
+    EXPECT(MPI_File_write_at_all(file, rank * bytes, std::string(bytes, 'x').data(), bytes,
+                                 MPI_BYTE, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    sync_all(file);
+    // Two of five ints are in the view, which begins at byte 2.
+    MPI_Datatype two, filetype;
+    MPI_Type_contiguous(2, MPI_INT, &two);
+    MPI_Type_create_resized(two, 0, 5 * sizeof(int), &filetype);
+    MPI_Type_commit(&filetype);
+    MPI_File_set_view(file, 2, MPI_INT, filetype, "native", MPI_INFO_NULL);
+    MPI_File_seek(file, 0, MPI_SEEK_END);
+    MPI_Offset position, offset;
+    MPI_File_get_position(file, &position);
+    const int behind = size * bytes - 2, tiles = behind / 20, rest = behind % 20;
+    const int visible = tiles * 8 + (rest < 8 ? rest : 8);
+    EXPECT(position == (visible + 3) / 4);
+    MPI_File_get_byte_offset(file, position, &offset);
+    const int value = 7;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) MPI_File_write(file, &value, 1, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_Type_free(&two);
+    MPI_Type_free(&filetype);
+    MPI_File_close(&file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    std::ifstream in(path("end"), std::ios::binary);
+    std::string content{std::istreambuf_iterator<char>(in), {}};
+    content.resize(static_cast<std::size_t>(offset) + 4);
+    int found;
+    std::memcpy(&found, content.data() + offset, 4);
+    EXPECT(found == value);
+    EXPECT(content.compare(0, static_cast<std::size_t>(size * bytes),
+                           std::string(static_cast<std::size_t>(size * bytes), 'x')) == 0);
 }
 
 void ordered_and_split() {
@@ -496,12 +573,39 @@ void hints() {
     MPI_File_close(&file);
 }
 
+// Prints the info of a file that was opened with the hints KEY=VALUE of the command line.
+std::vector<std::string> given_hints;
+void print_info() {
+    MPI_Info given, found;
+    MPI_Info_create(&given);
+    for (const std::string& hint : given_hints) {
+        const auto equals = hint.find('=');
+        MPI_Info_set(given, hint.substr(0, equals).c_str(), hint.substr(equals + 1).c_str());
+    }
+    MPI_File file = open_file("info", read_write_create, MPI_COMM_WORLD, given);
+    MPI_Info_free(&given);
+    MPI_File_get_info(file, &found);
+    int keys = 0;
+    MPI_Info_get_nkeys(found, &keys);
+    for (int k = 0; k < keys; ++k) {
+        char key[MPI_MAX_INFO_KEY + 1], value[MPI_MAX_INFO_VAL + 1];
+        int is_set = 0;
+        MPI_Info_get_nthkey(found, k, key);
+        MPI_Info_get(found, key, MPI_MAX_INFO_VAL, value, &is_set);
+        std::printf("%d %s=%s\n", rank, key, value);
+    }
+    MPI_Info_free(&found);
+    MPI_File_close(&file);
+}
+
 const std::vector<Case> standard_cases = {{"explicit-offsets", explicit_offsets},
                                           {"strided-view", strided_view},
                                           {"subarrays", subarrays},
                                           {"block-cyclic", block_cyclic},
                                           {"memory-types", memory_types},
                                           {"shared-pointer", shared_pointer},
+                                          {"two-shared-pointers", two_shared_pointers},
+                                          {"end-of-view", end_of_view},
                                           {"ordered-and-split", ordered_and_split},
                                           {"nonblocking", nonblocking},
                                           {"sizes", sizes},
@@ -523,6 +627,7 @@ int main(int argc, char** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     folder = argv[1];
     const std::string selected = argc > 2 ? argv[2] : "";
+    if (argc > 3) given_hints.assign(argv + 3, argv + argc);
     std::vector<Case> cases;
     if (selected != "visibility") {
         cases = standard_cases;
@@ -530,8 +635,8 @@ int main(int argc, char** argv) {
     }
     if (selected != "standard")
         cases.insert(cases.end(), visibility_cases.begin(), visibility_cases.end());
-    for (const Case& by_name :
-         {forbidden_calls, little_memory, two_gigabytes, largest_offsets, errors_of_the_mpi})
+    for (const Case& by_name : {forbidden_calls, little_memory, two_gigabytes, largest_offsets,
+                                errors_of_the_mpi, Case{"info", print_info}})
         if (selected == by_name.name) cases = {by_name};
     for (const auto& test_case : cases) {
         if (!selected.empty() && selected != "standard" && selected != "visibility" &&
