@@ -22,7 +22,10 @@ from assay.records.notes import tell
 LIBRARY = "libhwloc.so.15"
 EXAMPLE = "for example 'numa:4 core:8 pu:1', or with a node of memory alone '[numa] pack:2 [numa] pu:8'"
 MAX_LENGTH = 1000  # characters
-MAX_OBJECTS = 1 << 16
+MAX_PROCESSORS = 4096  # hwloc takes 4 s for these, and four times as long for twice as many
+MAX_MASK = 1 << 16  # characters
+# A level is "TYPE:COUNT", or a count alone. hwloc reads it as strtoul does with base 0.
+COUNT = re.compile(r"(?:^|[\s:\])])\s*(0[xX][0-9a-fA-F]+|\d+)")
 MACHINE = Wanted("an hwloc XML", "give the file of 'lstopo FILE.xml', or a synthetic string", ("hwloc",))
 EVERY = "0xf...f"  # hwloc's mask without an end
 
@@ -58,10 +61,15 @@ def topology_of(text: str) -> Topology:
 
 def synthetic(text: str) -> Topology:
     """Raises UserError for a string that hwloc does not read, and where there is no hwloc."""
-    size = math.prod(int(number) for number in re.findall(r":\s*(\d{1,9})", text))
-    if len(text) > MAX_LENGTH or size > MAX_OBJECTS or re.search(r"\d{10}|\0", text):
-        raise UserError(f"the topology '{text[:60]}' is too large", f"at most {MAX_OBJECTS} processors")
+    if len(text) > MAX_LENGTH or _processors(text) > MAX_PROCESSORS or re.search(r"\d{10}|\0", text):
+        raise UserError(f"the topology '{text[:60]}' is too large", f"at most {MAX_PROCESSORS} processors")
     return _topology(_nodes(ElementTree.fromstring(_xml(text))))
+
+
+def _processors(text: str) -> int:
+    """At most so many processors are in a synthetic string; what is in parentheses are sizes and numbers."""
+    counts = COUNT.findall(re.sub(r"\([^)]*\)", " ", text))
+    return math.prod(max(1, int(count, 16 if count[:2] in ("0x", "0X") else 10)) for count in counts)
 
 
 def _of_file(path: Path) -> Topology:
@@ -135,7 +143,7 @@ def _topology(nodes: list[tuple[int, list[int], int]]) -> Topology:
 
 def _members(mask: str) -> list[int]:
     """The bits of "0x00000001,0x0000000f", in which the first word is the highest."""
-    if len(mask) > MAX_OBJECTS:
+    if len(mask) > MAX_MASK:
         raise ValueError(mask[:60])
     value = 0
     for word in mask.split(","):
