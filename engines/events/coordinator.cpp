@@ -334,7 +334,14 @@ void Coordinator::show_progress(Nanoseconds time) {
         share = static_cast<double>(total.events()) / static_cast<double>(settings_.events);
     if (settings_.duration > 0) share = std::max(share, elapsed / seconds(settings_.duration));
     share = std::min(share, 1.0);
-    sink_.progress(share, describe_progress(), share > 0 ? elapsed / share - elapsed : -1);
+    double left = share > 0 ? elapsed / share - elapsed : -1;
+    if (draining_) {
+        const auto open = manager_.ledger().open_groups();
+        const double closed = static_cast<double>(draining_->open) - static_cast<double>(open);
+        left =
+            closed > 0 ? seconds(time - draining_->since) / closed * static_cast<double>(open) : -1;
+    }
+    sink_.progress(share, describe_progress(), left);
     last_shown_ = time;
 }
 
@@ -346,6 +353,7 @@ std::string Coordinator::describe_progress() const {
                             results_.label(results_.last_slowest().rank),
                             results_.last_slowest().rate * 1e-9);
     text += fmt::format(", {} open", manager_.ledger().open_groups());
+    if (draining_) text += ", no new ones";
     if (results_.lost() > 0) text += fmt::format(", {} lost", results_.lost());
     if (results_.returned() > 0) text += fmt::format(", {} came back", results_.returned());
     return text;
@@ -369,7 +377,11 @@ void Coordinator::advance(Nanoseconds time) {
         admit_returned(time);
         take_plan(time);
         const bool time_is_up = settings_.duration > 0 && time - start_ >= settings_.duration;
-        if (time_is_up || interrupted_) manager_.stop();
+        if ((time_is_up || interrupted_) && !draining_) {
+            manager_.stop();
+            draining_ = {time, manager_.ledger().open_groups()};
+            results_.end_rates(time - start_);
+        }
         assign_events(time);
         show_progress(time);
         if (manager_.drained()) stop();

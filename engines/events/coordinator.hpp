@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -108,6 +109,12 @@ private:
     std::optional<Plan> plan_;            // the last one that the launcher has sent
     Nanoseconds plan_wanted_since_ = 0;   // by a changed membership; 0: it is not
     std::map<int, Nanoseconds> lost_at_;  // by rank that was lost
+    // Since when no events are assigned any more, and how many groups were open then.
+    struct Draining {
+        Nanoseconds since;
+        std::size_t open;
+    };
+    std::optional<Draining> draining_;
     Nanoseconds start_ = 0, last_progress_ = 0, last_built_ = 0, last_shown_ = 0;
     Nanoseconds closing_time_ = 0;            // spent on closing groups since the last batch
     std::optional<Nanoseconds> waits_since_;  // at the start, for other ranks

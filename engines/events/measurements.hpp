@@ -115,6 +115,9 @@ inline constexpr std::array build_metrics = {
     Metric{"replan", "s", Better::lower,
            "from a change of the members until the plan for those that are left has been sent to "
            "all; only with a plan (steps: its length)"},
+    Metric{"packets_sent", "1", Better::none,
+           "by a rank's own TCP connections (segments with data) or as UDP datagrams"},
+    Metric{"packets_resent", "1", Better::lower, "of these, sent again: lost, or late"},
     Metric{"backpressure", "s", Better::lower,
            "time in which a rank waited for credits or for a filter unit (waiting_for)"},
 };

@@ -156,6 +156,7 @@ std::vector<Bytes> encode_report(const Report& report) {
         out.put(report.slice).put(!remaining.empty()).put(report.last).put(report.span);
         out.put(report.received).put(report.received_local).put(report.sent);
         out.put(report.waited_credits).put(report.waited_filter).put(report.assigned_events);
+        out.put(report.packets_sent).put(report.packets_resent);
         messages.push_back(out.put_all(counts).finish());
     } while (!remaining.empty());
     return messages;
@@ -222,6 +223,8 @@ Report read_report(std::span<const std::byte> message) {
     report.waited_credits = in.get<Nanoseconds>();
     report.waited_filter = in.get<Nanoseconds>();
     report.assigned_events = in.get<std::uint64_t>();
+    report.packets_sent = in.get<std::uint64_t>();
+    report.packets_resent = in.get<std::uint64_t>();
     report.latency = in.get_all<Report::Count>(max_message_to_manager / sizeof(Report::Count));
     return report;
 }

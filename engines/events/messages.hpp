@@ -69,6 +69,7 @@ struct Report {
     std::uint64_t received = 0, received_local = 0, sent = 0;  // B; local: from the rank itself
     Nanoseconds waited_credits = 0, waited_filter = 0;
     std::uint64_t assigned_events = 0;  // with a fragment of its readout unit, since the start
+    std::uint64_t packets_sent = 0, packets_resent = 0;  // of the transport; in the last report
     struct Count {
         std::uint32_t bucket, count;
     };

@@ -260,6 +260,11 @@ void Participant::send_report(bool last) {
     current.slice = slice_;
     current.last = last;
     current.span = time_ - slice_start_;
+    if (last)
+        for (const Counter& counter : context_.transport.counters()) {
+            if (counter.name == "packets_sent") current.packets_sent = counter.value;
+            if (counter.name == "packets_resent") current.packets_resent = counter.value;
+        }
     current.latency.clear();
     const auto counts = counters.latency.counts();
     for (std::size_t i = 0; counters.latency.total() > 0 && i < counts.size(); ++i)

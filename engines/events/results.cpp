@@ -63,13 +63,14 @@ void Results::write_slice(const Slice& slice) {
     const double network = static_cast<double>(slice.received) / span;
     const double rate = network + static_cast<double>(slice.received_local) / span;
     const bool full = slice.span >= settings_.slice;
-    if (!full) {
+    const double begin = static_cast<double>(slice.number) * seconds(settings_.slice);
+    const bool counts = full && begin + seconds(settings_.slice) / 2 < seconds(rates_end_);
+    if (!counts && slices_ == 0 && first_rate_ == 0) {
         first_rate_ = rate;
         first_network_rate_ = network;
-        if (slices_ > 0) return;
     }
+    if (!full && slices_ > 0) return;
     last_rate_ = rate;
-    const double begin = static_cast<double>(slice.number) * seconds(settings_.slice);
     const Json params = {{"t", begin}, {"span", span}};
     sink_.measurement(slices, "throughput", {}, params, single_summary(rate));
     if (slice.latency.total() > 0)
@@ -84,7 +85,7 @@ void Results::write_slice(const Slice& slice) {
         sink_.measurement(slices, "rank_throughput", {.host = label(rank)}, params,
                           single_summary(last_slowest_.rate));
     }
-    if (!full) return;
+    if (!counts) return;
     if (slices_++ % keep_every_ != 0) return;
     rates_.push_back(rate);
     network_rates_.push_back(network);
@@ -155,6 +156,10 @@ void Results::write_ranks(const EventManager& manager, const Slices& all) {
         const auto has_unit = [rank](const std::vector<int>& units) {
             return std::ranges::binary_search(units, rank);
         };
+        if (total.packets_sent > 0) {
+            emit_single("packets_sent", static_cast<double>(total.packets_sent), subject);
+            emit_single("packets_resent", static_cast<double>(total.packets_resent), subject);
+        }
         if (has_unit(settings_.units.readouts)) {
             rate("sent", total.sent);
             emit_single("backpressure", seconds(total.waited_credits), subject,

@@ -2,6 +2,7 @@
 // ended, so that a run that ends early keeps them.
 #pragma once
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ public:
     std::string label(int rank) const;
 
     void write_slice(const Slice& slice);
+    // No events are assigned from this time on: what is built then is a rest, and not the rate.
+    void end_rates(Nanoseconds since_start) { rates_end_ = since_start; }
     void add_decision(Nanoseconds spent, Nanoseconds events);
     void write_damage(int builder, const Damage& damage);
     void add_lost(int rank) { lost_.push_back(rank); }
@@ -55,7 +58,8 @@ private:
     Sink& sink_;
     std::vector<double> rates_, network_rates_;  // B/s by slice; bounded, see write_slice()
     std::uint64_t slices_ = 0, keep_every_ = 1;
-    double first_rate_ = 0, first_network_rate_ = 0;  // of the last slice that ended early
+    double first_rate_ = 0, first_network_rate_ = 0;  // of a run without a slice that counts
+    Nanoseconds rates_end_ = std::numeric_limits<Nanoseconds>::max();
     Histogram decisions_;
     double last_rate_ = 0;
     Slowest last_slowest_;

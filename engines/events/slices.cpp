@@ -24,6 +24,8 @@ void Slices::add(int rank, const Report& report) {
     total.received_local += report.received_local;
     total.sent += report.sent;
     total.assigned_events = report.assigned_events;
+    total.packets_sent = report.packets_sent;
+    total.packets_resent = report.packets_resent;
     total.time += report.span;
     total.waited_credits += report.waited_credits;
     total.waited_filter += report.waited_filter;

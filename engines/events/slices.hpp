@@ -25,6 +25,7 @@ struct Slice {
 // Totals of one rank over the whole run.
 struct RankTotals {
     std::uint64_t received = 0, received_local = 0, sent = 0, assigned_events = 0;
+    std::uint64_t packets_sent = 0, packets_resent = 0;
     Nanoseconds time = 0, waited_credits = 0, waited_filter = 0;
 };
 

@@ -32,7 +32,8 @@ struct PeerChange {
     State state;
 };
 
-// Something that a transport counted, such as datagrams that were sent again.
+// Something that a transport counted. Those that send packets themselves count "packets_sent" and
+// "packets_resent", which are lost ones and those that only seemed so.
 struct Counter {
     std::string name;
     std::uint64_t value;

@@ -73,6 +73,15 @@ void Liveness::unwatch(int peer) {
     watched_[static_cast<std::size_t>(peer)] = {};
 }
 
+void Liveness::restart() {
+    const std::lock_guard lock(mutex_);
+    for (Watched& entry : watched_) {
+        entry.since = now();
+        entry.is_silent = false;
+    }
+    any_silent_.store(false, std::memory_order_relaxed);
+}
+
 bool Liveness::has_been_heard(int peer) const {
     const std::lock_guard lock(mutex_);
     return watched_[static_cast<std::size_t>(peer)].last != 0;

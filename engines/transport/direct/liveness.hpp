@@ -32,6 +32,8 @@ public:
     // From now on heartbeats from `peer` are expected.
     void watch(int peer, const Address& address, int incarnation);
     void unwatch(int peer);
+    // Forgets how long the peers have been silent.
+    void restart();
     // Whether a heartbeat of the peer has arrived since watch().
     bool has_been_heard(int peer) const;
     // Whether some watched peer is silent; cheap.

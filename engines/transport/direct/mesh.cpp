@@ -24,6 +24,7 @@ constexpr std::size_t max_callers = 64;  // connections that are not authenticat
 constexpr Nanoseconds hello_answer_limit = 5'000'000'000;  // for a peer's proof and answer
 constexpr Nanoseconds hello_limit = 5'000'000'000, expiry_period = 1'000'000'000;
 constexpr Nanoseconds rejoin_limit = 1'000'000'000;  // to reach a peer, for a rank that comes back
+constexpr Nanoseconds start_grace = 5'000'000'000;   // for rank 0 to say who is missing
 constexpr useconds_t retry_us = 50'000;
 constexpr Nanoseconds waiting_period = 1'000'000'000;  // of reports at the start
 constexpr std::size_t max_named_ranks = 8;
@@ -114,7 +115,7 @@ void Mesh::watch(int fd, std::uint32_t events, std::uint64_t key) {
 }
 
 void Mesh::connect_all() {
-    const Nanoseconds deadline = now() + settings_.start_limit;
+    const Nanoseconds deadline = start_deadline_ = now() + settings_.start_limit;
     const bool is_returning = self_.incarnation > 0;
     for (int peer = 0; peer < size(); ++peer) {
         if (peer == rank() || (!is_returning && peer > rank())) continue;
@@ -130,14 +131,17 @@ void Mesh::connect_all() {
                         "check that the hosts reach each other on any port");
         observer_.on_lost(peer, reason, false);
     }
-    if (!is_returning) await_all(deadline);
+    if (!is_returning) await_ranks([this] { return unconnected_ranks(); }, [this] { poll(10); });
 }
 
-void Mesh::await_all(Nanoseconds deadline) {
+void Mesh::await_ranks(const std::function<std::vector<int>()>& missing_ranks,
+                       const std::function<void()>& wait) {
+    // Rank 0 knows best who is missing, and ends the others.
+    const Nanoseconds deadline = start_deadline_ + (rank() == 0 ? 0 : start_grace);
     Nanoseconds next_report = now() + waiting_period;
     bool has_reported = false;
     for (;;) {
-        const std::vector<int> missing = unconnected_ranks();
+        const std::vector<int> missing = missing_ranks();
         const Nanoseconds time = now();
         if (rank() == 0 && (missing.empty() ? has_reported : time >= next_report)) {
             settings_.on_waiting(missing);
@@ -150,8 +154,13 @@ void Mesh::await_all(Nanoseconds deadline) {
                                     name_ranks(missing), seconds(settings_.start_limit)),
                         "check that the hosts reach each other on any port, by TCP and by UDP, or "
                         "raise --timeout");
-        poll(10);
+        wait();
     }
+}
+
+void Mesh::judge_silence() {
+    liveness_.restart();
+    judges_silence_ = true;
 }
 
 // The ranks that are not connected or have not been heard.
@@ -289,7 +298,7 @@ void Mesh::poll(int milliseconds) {
         else if (kind == hello_key) read_hello(number);
         else if (is_connected(number)) observer_.on_event(number, event.events);
     }
-    if (liveness_.any_silent())
+    if (judges_silence_ && liveness_.any_silent())
         for (const int peer : liveness_.silent_peers())
             if (is_connected(peer)) {
                 drop(peer);

@@ -65,6 +65,12 @@ public:
     // Blocks until all ranks are connected and have been heard. Throws Error that names the missing
     // ranks. A rank that comes back only waits for the ranks that can be reached.
     void connect_all();
+    // Waits until no rank is missing; `wait` lets some time pass. Rank 0 reports the missing ones.
+    // Throws Error that names them when the start has taken too long.
+    void await_ranks(const std::function<std::vector<int>()>& missing,
+                     const std::function<void()>& wait);
+    // From now on a silent peer is lost. Before that a host that is slow to start is waited for.
+    void judge_silence();
     // Accepts connections and reports events to the observer; waits for `milliseconds` at most.
     void poll(int milliseconds = 0);
     // Readable when poll() has something to do.
@@ -109,7 +115,6 @@ private:
     void add_link(int peer, int socket, const Hello& peer_hello, const session::Proof& key,
                   Address address);
     void expire();
-    void await_all(Nanoseconds deadline);
     std::vector<int> unconnected_ranks() const;
 
     Listener listener_;
@@ -122,6 +127,8 @@ private:
     std::vector<Link> links_;
     std::vector<PendingHello> pending_hellos_;
     std::uint64_t refused_ = 0;
+    Nanoseconds start_deadline_ = 0;
+    bool judges_silence_ = false;
     Nanoseconds next_expiry_ = 0;
 };
 

@@ -17,9 +17,10 @@ namespace assay::direct {
 namespace {
 
 // Tags of the transport's own messages; those of users are not negative.
-constexpr int tag_up = -1, tag_down = -2, tag_length = -3, tag_text = -4, tag_leave = -5;
+constexpr int tag_up = -1, tag_down = -2, tag_length = -3, tag_text = -4, tag_leave = -5,
+              tag_start = -6;
 constexpr std::uint64_t max_text_bytes = 1ULL << 30;
-constexpr Nanoseconds leave_limit = 10'000'000'000;
+constexpr Nanoseconds leave_limit = 10'000'000'000, start_wait = 10'000'000;
 
 // The collectives use a binomial tree with rank 0 as root.
 int parent_of(int rank) { return rank & (rank - 1); }
@@ -37,6 +38,38 @@ PeerTransport::PeerTransport(Listener listener, Membership self, MeshSettings se
     : name_(settings.transport),
       mesh_(std::move(listener), std::move(self), std::move(settings), *this),
       leave_receives_(static_cast<std::size_t>(mesh_.size()), -1) {}
+
+void PeerTransport::connect() {
+    mesh_.connect_all();
+    if (incarnation() == 0) start_together();
+    mesh_.judge_silence();
+}
+
+// A rank may be stopped while others are connected already. They begin when rank 0 has heard that
+// every rank is.
+void PeerTransport::start_together() {
+    std::vector<std::pair<int, Ticket>> awaited;
+    const auto missing = [&] {
+        std::erase_if(awaited,
+                      [this](const auto& entry) { return release_if_completed(entry.second); });
+        std::vector<int> ranks;
+        for (const auto& [peer, ticket] : awaited) ranks.push_back(peer);
+        return ranks;
+    };
+    const auto wait = [this] {
+        progress();
+        check_all_present("the start");
+        idle_wait(0, start_wait);
+    };
+    if (rank() != 0) send_internal(nullptr, 0, 0, tag_start);
+    for (int peer = 0; peer < (rank() == 0 ? size() : 1); ++peer)
+        if (peer != rank())
+            awaited.emplace_back(peer, receive_internal(nullptr, 0, peer, tag_start));
+    mesh_.await_ranks(missing, wait);
+    for (int peer = 1; rank() == 0 && peer < size(); ++peer)
+        send_internal(nullptr, 0, peer, tag_start);
+    progress();
+}
 
 void PeerTransport::on_connected(int peer, int socket, const Hello& hello,
                                  const session::Proof& key) {

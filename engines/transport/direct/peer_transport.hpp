@@ -23,7 +23,8 @@ public:
     PeerTransport(Listener listener, Membership self, MeshSettings settings);
 
     // Connects to all peers; blocks. Throws Error that names the peers that cannot be reached.
-    void connect() { mesh_.connect_all(); }
+    // Blocks until all ranks are connected, and each knows that all are.
+    void connect();
     // Leaves the job: waits until every peer leaves too or is lost. A rank that ends without this
     // call is reported as lost by its peers.
     void leave();
@@ -99,6 +100,7 @@ private:
     void on_connected(int peer, int socket, const Hello& hello, const session::Proof& key) final;
     void on_event(int peer, std::uint32_t events) final { on_socket_events(peer, events); }
     void on_lost(int peer, const std::string& reason, bool silent) final;
+    void start_together();
     void begin(std::span<double> values, bool sum);
     // Throws Error if a collective cannot end.
     void check_all_present(const char* activity) const;

@@ -42,7 +42,12 @@ public:
         : StreamTransport(std::move(listener), std::move(self), std::move(settings)),
           connections_(static_cast<std::size_t>(size())) {}
 
+    std::vector<Counter> counters() const override;
+
 private:
+    struct Segments {
+        std::uint64_t sent = 0, resent = 0;
+    };
     struct Connection {
         int socket = -1;
         bool readable = false, writable = false, ended = false;
@@ -61,6 +66,7 @@ private:
         connection(peer).buffer.resize(read_buffer_bytes);
     }
     void detach(int peer) override {
+        add_segments(connection(peer), ended_);
         connection(peer) = {};
         reset(peer);
     }
@@ -92,13 +98,42 @@ private:
         return direct::max_idle_wait;
     }
 
+    static void add_segments(const Connection& p, Segments& segments);
     void write(int peer);
     void pace_if_slow(int peer);
     void read(int peer);
     ssize_t read_some(int peer);
 
     std::vector<Connection> connections_;
+    Segments ended_;  // of connections that have ended
 };
+
+// The size of tcp_info up to a field, as far as a kernel knows it.
+#define SIZE_UP_TO(field) (offsetof(tcp_info, field) + sizeof(tcp_info::field))
+
+bool read_info(int socket, std::size_t needed, tcp_info& info) {
+    socklen_t length = sizeof info;
+    return socket >= 0 && getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+           length >= needed;
+}
+
+// The kernel's counts of a connection; it adds nothing where the kernel does not count
+// (before 4.6).
+void Tcp::add_segments(const Connection& p, Segments& segments) {
+    tcp_info info{};
+    if (!read_info(p.socket, SIZE_UP_TO(tcpi_data_segs_out), info)) return;
+    segments.sent += info.tcpi_data_segs_out;
+    segments.resent += info.tcpi_total_retrans;
+}
+
+std::vector<Counter> Tcp::counters() const {
+    Segments segments = ended_;
+    for (const Connection& p : connections_) add_segments(p, segments);
+    std::vector<Counter> counters = PeerTransport::counters();
+    counters.insert(counters.end(),
+                    {{"packets_sent", segments.sent}, {"packets_resent", segments.resent}});
+    return counters;
+}
 
 void Tcp::write(int peer) {
     Connection& p = connection(peer);
@@ -136,9 +171,7 @@ void Tcp::pace_if_slow(int peer) {
     Connection& p = connection(peer);
     p.rate_check_at = p.sent + rate_interval;
     tcp_info info{};
-    socklen_t length = sizeof info;
-    if (getsockopt(p.socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
-        length < offsetof(tcp_info, tcpi_delivery_rate) + sizeof info.tcpi_delivery_rate ||
+    if (!read_info(p.socket, SIZE_UP_TO(tcpi_delivery_rate), info) ||
         info.tcpi_delivery_rate_app_limited || info.tcpi_delivery_rate == 0 ||
         info.tcpi_delivery_rate >= max_paced)
         return;

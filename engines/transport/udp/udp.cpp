@@ -188,8 +188,8 @@ std::vector<Counter> Udp::counters() const {
     udp::Traffic traffic = traffic_;
     for (const PeerState& p : peers_) add_counts(p.channel.get(), sent, traffic);
     std::vector<Counter> counters = PeerTransport::counters();
-    counters.insert(counters.end(), {{"datagrams_sent", sent.sent},
-                                     {"datagrams_lost", sent.lost},
+    counters.insert(counters.end(), {{"packets_sent", sent.sent},
+                                     {"packets_resent", sent.lost},
                                      {"datagrams_late", sent.spurious},
                                      {"datagrams_repeated", traffic.repeated},
                                      {"datagrams_forged", traffic.forged},

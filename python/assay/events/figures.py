@@ -19,7 +19,7 @@ BUILD, ALLTOALL, TUNE = "events.build", "events.alltoall", "events.tune"
 # Parameters that differ between records of one ``Building``; all others identify it.
 RECORD_PARAMS = {"direction", "lost", "returned", "stayed", "steps", "waiting_for"}
 BETWEEN_SLICES = ("resume", "return", "replan")
-RANK_METRICS = ("rank_throughput", "backpressure")
+RANK_METRICS = ("rank_throughput", "backpressure", "packets_sent", "packets_resent")
 WRONG_FRAGMENTS = (
     "fragments_corrupt",
     "fragments_duplicate",
@@ -66,7 +66,7 @@ class Building:
 
     params: dict[str, Scalar]
     totals: dict[str, Measurement] = field(default_factory=dict)  # metrics without a subject
-    ranks: list[Measurement] = field(default_factory=list)  # rank_throughput, backpressure: one for each rank
+    ranks: list[Measurement] = field(default_factory=list)  # RANK_METRICS: one for each rank
     resumes: list[Measurement] = field(default_factory=list)  # one for each death
     returns: list[Measurement] = field(default_factory=list)  # one for each rank that came back
     replans: list[Measurement] = field(default_factory=list)  # one for each new plan that was followed
@@ -88,6 +88,10 @@ class Building:
     def had_lost(self, interval: Slice) -> bool:
         """Whether some rank was gone in a part of the slice."""
         return any(gone.start < interval.end and interval.t < gone.end for gone in self.gone)
+
+    def packets(self, metric: str) -> dict[str, float]:
+        """``packets_sent`` or ``packets_resent`` by the label of the rank; empty where the transport does not count."""
+        return {r.subject.host: r.median for r in self.ranks if r.metric == metric and r.subject.host}
 
     def rank_of(self, label: str) -> int | None:
         """None where the rank has reported nothing."""

@@ -19,6 +19,7 @@ from assay.explain.events import (
     event_death,
     event_dip,
     event_ledger,
+    event_resends,
     event_share,
 )
 from assay.explain.evidence import Evidence, Options
@@ -106,6 +107,7 @@ RULES: dict[str, Rule] = {
     "event_death": event_death,  # nodes that died while events were built
     "event_dip": event_dip,  # a stretch of slow building, and the node that caused it
     "event_backpressure": event_backpressure,  # a rank that waits far longer than others to pass events on
+    "event_resends": event_resends,  # packets that the network lost while events were built
     "event_share": event_share,  # building far below what the network carries
     "alloc": alloc,  # the best allocator, as advice
     "heap_leak": heap_leak,  # a line of a profiled program whose blocks are never freed

@@ -4,7 +4,9 @@ network's capacity."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from assay.events.figures import BUILD, WRONG_FRAGMENTS, Building, buildings
 from assay.events.shares import NetworkRates, network_rates
@@ -17,6 +19,8 @@ from assay.records.units import format_quantity, format_share
 MIN_WAIT_SHARE = 0.25  # least share of the time that a rank waited for a filter unit or for credits
 MIN_LIMIT_SHARE = 0.5  # of the time, for the filter units to be the limit of all
 MIN_WAIT_RATIO = 2.0  # least ratio of its wait to that of the other ranks
+MIN_RESENT_SHARE = 0.01  # of the packets; full queues of a healthy network cost a few in a thousand
+MIN_RESENT = 100.0  # packets
 MIN_SHARE_OF_PAIRS = 0.8  # of the rate of pairs of hosts; event builders are designed for this share
 MIN_SHARE_OF_ALLTOALL = 0.9  # of the rate of MPI_Alltoall
 
@@ -173,41 +177,58 @@ def event_backpressure(evidence: Evidence) -> list[Finding]:
     """Ranks that waited for a filter unit or for credits far longer than the others; filter units that all wait for."""
     findings = []
     for building in buildings(evidence.records):
-        duration = _duration(building)
-        waits = [record for record in building.ranks if record.metric == "backpressure"]
-        if not duration or len(waits) < 2:
-            continue
-        for record in waits:
-            others = sorted(
-                other.median
-                for other in waits
-                if other is not record and other.params.get("waiting_for") == record.params.get("waiting_for")
-            ) or [0.0]
-            median_wait = others[len(others) // 2]
-            share = record.median / duration
-            if share > MIN_WAIT_SHARE and record.median > MIN_WAIT_RATIO * median_wait:
-                findings.append(
-                    Finding(
-                        rule="event_backpressure",
-                        cause=f"{record.subject.host} waited {format_share(share)} of the time for "
-                        f"{record.params.get('waiting_for', 'credits')}; others {format_share(median_wait / duration)}",
-                        subject=record.subject,
-                        side="node",
-                        severity="warning",
-                        effect=-share,
-                        evidence=[record.id],
-                        fix=WAITS.get(str(record.params.get("waiting_for")), ""),
-                    )
-                )
-        if not findings:
-            findings += _filter_limit(building, waits, duration)
+        waits = _waits(building, evidence)
+        findings += _unequal_waits(waits) or _filter_limit(building, waits)
     return findings
 
 
-def _filter_limit(building: Building, waits: list[Measurement], duration: float) -> list[Finding]:
+class _Wait(NamedTuple):
+    record: Measurement
+    share: (
+        float  # of the time in which events were assigned; waits for a rest that is built later count as well
+    )
+    waiting_for: str  # "filter" or "credits"
+
+
+def _waits(building: Building, evidence: Evidence) -> list[_Wait]:
+    duration = _duration(building, evidence)
+    return [
+        _Wait(record, min(1.0, record.median / duration), str(record.params.get("waiting_for", "credits")))
+        for record in building.ranks
+        if record.metric == "backpressure" and duration
+    ]
+
+
+def _unequal_waits(waits: Sequence[_Wait]) -> list[Finding]:
+    findings = []
+    for wait in waits:
+        others = sorted(
+            other.share for other in waits if other is not wait and other.waiting_for == wait.waiting_for
+        )
+        if not others:
+            continue
+        usual = others[len(others) // 2]
+        if wait.share > MIN_WAIT_SHARE and wait.share > MIN_WAIT_RATIO * usual:
+            findings.append(
+                Finding(
+                    rule="event_backpressure",
+                    cause=f"{wait.record.subject.host} waited {format_share(wait.share)} of the time for "
+                    f"{wait.waiting_for}; others {format_share(usual)}",
+                    subject=wait.record.subject,
+                    side="node",
+                    severity="warning",
+                    effect=-wait.share,
+                    evidence=[wait.record.id],
+                    fix=WAITS.get(wait.waiting_for, ""),
+                )
+            )
+    return findings
+
+
+def _filter_limit(building: Building, waits: Sequence[_Wait]) -> list[Finding]:
     """The filter units as the limit of the whole building: half of the builders waited for theirs most of the time.
     Builders wait for credits whenever the network is full, which is no fault."""
-    shares = sorted(wait.median / duration for wait in waits if wait.params.get("waiting_for") == "filter")
+    shares = sorted(wait.share for wait in waits if wait.waiting_for == "filter")
     median = shares[len(shares) // 2] if shares else 0.0
     if median < MIN_LIMIT_SHARE:
         return []
@@ -219,11 +240,50 @@ def _filter_limit(building: Building, waits: list[Measurement], duration: float)
             subject=Subject(),
             side="none",
             severity="warning",
-            evidence=[wait.id for wait in waits],
+            evidence=[wait.record.id for wait in waits],
             details=["the rate is that of the filter units; the network and the readout could carry more"],
             fix="raise --filter-rate, or add --filters",
         )
     ]
+
+
+def event_resends(evidence: Evidence) -> list[Finding]:
+    """A network that loses packets while events are built: the transport sends them again, which costs time.
+
+    A lost packet slows all flows that share a queue with it, so the counts do not tell which host loses them. Ranks of
+    one host lose none on a network."""
+    findings: list[Finding] = []
+    if len(set(evidence.hosts)) < 2:
+        return findings
+    for building in buildings(evidence.records):
+        if _filter_limit(building, _waits(building, evidence)):
+            continue  # what was lost when builders let the sources go on cost nothing
+        sent, resent = building.packets("packets_sent"), building.packets("packets_resent")
+        total, again = sum(sent.values()), sum(resent.values())
+        if not total > 0 or again < MIN_RESENT or again < MIN_RESENT_SHARE * total:
+            continue
+        most = sorted(resent, key=lambda label: -resent[label])[:MAX_NAMED]
+        findings.append(
+            Finding(
+                rule="event_resends",
+                cause=f"{again:,.0f} of {total:,.0f} packets were sent again ({format_share(again / total)}): the "
+                f"network lost or delayed them ({building.label})",
+                subject=Subject(),
+                side="none",
+                severity="warning",
+                effect=-again / total,
+                evidence=[r.id for r in building.ranks if r.metric == "packets_resent"],
+                details=[
+                    f"{label}: {resent[label]:,.0f} of {sent[label]:,.0f} "
+                    f"({format_share(resent[label] / sent[label])})"
+                    for label in most
+                    if sent.get(label)
+                ],
+                fix="find the host: assay net over the same hosts; then the error and drop counters of its port at "
+                "both ends (ethtool -S), pause frames, and the queues on the way",
+            )
+        )
+    return findings
 
 
 def event_share(evidence: Evidence) -> list[Finding]:
@@ -279,10 +339,19 @@ def _last_assignment(evidence: Evidence) -> float:
     return duration if isinstance(duration, int | float) and duration else math.inf
 
 
-def _duration(building: Building) -> float:
+def _duration(building: Building, evidence: Evidence) -> float:
+    """The time in which events were assigned; a rest that is built later may take long."""
     if building.slices:
-        return building.slices[-1].end
+        return min(building.slices[-1].end, _last_assignment(evidence))
     return float(building.params.get("duration", 0) or 0)
 
 
-__all__ = ["BUILD", "event_backpressure", "event_death", "event_dip", "event_ledger", "event_share"]
+__all__ = [
+    "BUILD",
+    "event_backpressure",
+    "event_death",
+    "event_dip",
+    "event_ledger",
+    "event_resends",
+    "event_share",
+]

@@ -93,6 +93,14 @@ def _show_ledger(console: Console, built: Sequence[Building]) -> None:
         if any(count is not None for count in counts):
             cells = ["not counted" if count is None else f"{count:,.0f}" for count in counts]
             table.add_row(LEDGER_TITLES[metric], *cells)
+    resent = [sum(building.packets("packets_resent").values()) for building in built]
+    sent = [sum(building.packets("packets_sent").values()) for building in built]
+    if any(sent):
+        packets = [
+            f"{again:,.0f} of {total:,.0f}" if total else "not counted"
+            for again, total in zip(resent, sent, strict=True)
+        ]
+        table.add_row("packets sent again", *packets)
     if table.row_count:
         console.print(table)
         console.print()
@@ -102,11 +110,14 @@ def _show_time(console: Console, building: Building, several: bool) -> None:
     rates = [part.rate for part in building.slices if not math.isnan(part.rate)]
     if len(rates) > 1:
         title = f"{building.label}: " if several else ""
+        median = building.throughput  # without the rest that is built when no events are assigned any more
+        if math.isnan(median):
+            median = usual_rate(building.slices)
         line = "".join(_block(rate, max(rates)) for rate in _lowest_by_column(rates))
         console.print(
             Text(
                 f"{title}over {building.slices[-1].end:.0f} s  {line}  median "
-                f"{format_quantity(usual_rate(building.slices), 'B/s')}, lowest {format_quantity(min(rates), 'B/s')}"
+                f"{format_quantity(median, 'B/s')}, lowest {format_quantity(min(rates), 'B/s')}"
             ),
             soft_wrap=True,
         )

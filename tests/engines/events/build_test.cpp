@@ -205,6 +205,16 @@ TEST_CASE("a slow filter unit and a stalled builder unit delay others, and nothi
     check_clean(EventBuilderRun(4, faults, options_with({"--events", "300"})), 300, 4);
 }
 
+TEST_CASE("the rate is that of the time in which events were assigned, not of the rest after it") {
+    // The builder units hold 9 MB at the end, which the filter unit takes for 0.9 s.
+    const EventBuilderRun run(4, links_of_1_gb_per_s(),
+                              options_with({"--duration", "0.2", "--credits", "256", "--filters",
+                                            "1", "--filter-rate", "1e7"}));
+    REQUIRE(run.failure() == "");
+    CHECK(run.value("throughput") > 0);
+    CHECK(run.value("fragments_lost") == 0);
+}
+
 // ASSAY_DEATHS: the number of deaths; 200 take two minutes.
 TEST_CASE("when ranks die at random times, every fragment is accounted for" *
           doctest::test_suite("slow")) {

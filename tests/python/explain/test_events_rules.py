@@ -15,7 +15,7 @@ from assay.records.schema import AnyRecord, Failure, Finding, Measurement, Subje
 
 ROOT = Path(__file__).resolve().parents[3]
 HOSTS = [f"h{k}" for k in range(8)]
-RULES = ("event_ledger", "event_death", "event_dip", "event_backpressure", "event_share")
+RULES = ("event_ledger", "event_death", "event_dip", "event_backpressure", "event_resends", "event_share")
 
 
 def findings_of(records: list[AnyRecord], rule: str = "", **options: object) -> list[Finding]:
@@ -179,6 +179,22 @@ def test_filter_units_that_all_wait_for_are_the_limit() -> None:
     (finding,) = waits(45.0, "filter")
     assert "filter units are the limit" in finding.cause and "--filter-rate" in finding.fix
     assert waits(20.0, "filter") == waits(45.0, "credits") == []
+
+
+def test_packets_that_were_sent_again_are_told_with_the_hosts_that_sent_most() -> None:
+    resent = {"h2": 9000.0, "h5": 7000.0}
+    (finding,) = findings_of(PlantedEventRun(packets_resent=resent).records(), "event_resends")
+    assert finding.severity == "warning" and finding.subject.host is None
+    assert finding.cause.startswith("16,000 of 800,000 packets were sent again (2 %)")
+    assert finding.details[:2] == ["h2: 9,000 of 100,000 (9 %)", "h5: 7,000 of 100,000 (7 %)"]
+
+
+@pytest.mark.parametrize(("resent", "hosts"), [(7900.0, HOSTS), (16_000.0, ["h0"] * 8)])
+def test_few_packets_sent_again_or_packets_of_one_host_are_no_finding(
+    resent: float, hosts: list[str]
+) -> None:
+    records = PlantedEventRun(packets_resent={"h2": resent}).records()
+    assert not [finding for finding in explain(records, hosts) if finding.rule == "event_resends"]
 
 
 def test_building_below_the_networks_rate_is_advice() -> None:

@@ -24,6 +24,7 @@ const LEDGER: Record<string, string> = {
   fragments_corrupt: "fragments corrupt",
   fragments_duplicate: "fragments twice",
   fragments_unaccounted: "fragments unaccounted",
+  packets_resent: "packets sent again",
 };
 
 type Params = Record<string, Scalar>;
@@ -84,8 +85,7 @@ export function buildings(
       const key = keyOf(record);
       const building = byParams.get(key) ?? emptyBuilding(key, record.params ?? {});
       byParams.set(key, building);
-      if (LEDGER[record.metric])
-        building.ledger.push({ name: LEDGER[record.metric]!, count: value });
+      addToLedger(building.ledger, record.metric, value);
       if (record.metric === "resume") {
         const at = waiting.at(-1)?.to ?? 0;
         const host = String(record.params?.["lost"] ?? "");
@@ -113,6 +113,14 @@ export function buildings(
       points.sort((a, b) => a[0] - b[0]);
   for (const finding of findings) if (finding.rule === "event_dip") addDip(finding, spans);
   return [...byParams.values()].filter(({ rates, ledger }) => rates.length + ledger.length > 0);
+}
+
+/** The ledger has one count of each name; packets are counted for each rank. */
+function addToLedger(ledger: Building["ledger"], metric: string, count: number): void {
+  const name = LEDGER[metric];
+  const known = ledger.find((entry) => entry.name === name);
+  if (known) known.count += count;
+  else if (name) ledger.push({ name, count });
 }
 
 interface Span {

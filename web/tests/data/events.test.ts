@@ -44,6 +44,16 @@ test("slices are sorted by time", () => {
   expect(building!.label).toBe("push, shift, 512 KiB");
 });
 
+test("packets that ranks sent again are added up", () => {
+  const resent = [1, 2, 4].map((count, rank) =>
+    figure("events.build", "packets_resent", count, {}, `h${rank}`),
+  );
+  expect(buildings([slice(1, 10), total(), ...resent], [])[0]!.ledger).toEqual([
+    { name: "events built", count: 100 },
+    { name: "packets sent again", count: 7 },
+  ]);
+});
+
 test("a dip lasts from the begin of its first slice to the end of its last", () => {
   const records = [slice(1, 10), slice(2, 10), slice(3, 2), slice(4, 2), slice(5, 10), total()];
   const finding = {

@@ -171,6 +171,34 @@ TEST_CASE("a stopped process counts as lost after the heartbeat limit" *
     }
 }
 
+TEST_CASE("a rank that is stopped while others connect is waited for") {
+    for (const std::string& name : transports()) {
+        CAPTURE(name);
+        Job job(name, 3);
+        MeshSettings settings = settings_of(name);
+        settings.heartbeat_limit = 100'000'000;
+        const pid_t child = start_process(job, 2, settings);
+        std::atomic<bool> is_heard{false};
+        MeshSettings of_rank_0 = settings;
+        of_rank_0.on_waiting = [&](std::span<const int> missing) {
+            if (std::ranges::equal(missing, std::array{1})) is_heard = true;
+        };
+        const auto rank_0 = job.rank(0, of_rank_0), rank_1 = job.rank(1, settings);
+        {
+            std::jthread other([&] {
+                while (!is_heard) usleep(1000);
+                kill(child, SIGSTOP);
+                usleep(400'000);  // four times the limit of silence
+                kill(child, SIGCONT);
+                CHECK_NOTHROW(rank_1->connect());
+            });
+            CHECK_NOTHROW(rank_0->connect());
+            is_heard = true;
+        }
+        kill_process(child);
+    }
+}
+
 TEST_CASE("strangers are refused, and the job continues") {
     Job job("tcp", 2);
     const Address address = job.listeners[0]->address();

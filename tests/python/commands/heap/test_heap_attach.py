@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from heap_attached import AttachedProfiler, Recorder, RunningProgram, compile_source, running
+from heap_attached import EXIT_CODE, AttachedProfiler, Recorder, RunningProgram, compile_source, running
 from heap_runs import (
     ASSAY,
     LIMIT_S,
@@ -467,6 +467,28 @@ def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_
         recorder.end()
         with traced(target.pid):
             assert "is being traced by" in refusal(target.pid)
+        target.end()
+
+
+def test_processes_of_other_containers_are_refused_and_unharmed(program: Path, tmp_path: Path) -> None:
+    def refusal(target: RunningProgram, pid: int) -> str:
+        error = usage_error("attach", str(pid), "--budget", "5s", "-o", str(tmp_path / "not"), cwd=tmp_path)
+        assert error.count("\n") == 1 and not (tmp_path / "not").exists(), error
+        target.execute("keep 5")
+        return error
+
+    unshare = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    with running(*unshare, program) as target:
+        (pid,) = Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text().split()
+        error = refusal(target, int(pid))
+        assert f"process {pid} is in another container; fix: run Assay in that container" in error
+        assert target.process.stdin is not None
+        target.process.stdin.close()
+        assert target.process.wait(timeout=LIMIT_S) == EXIT_CODE
+    hidden = f"mount -t tmpfs tmpfs '{engines_folder()}' && exec '{program}'"
+    with running("unshare", "--map-root-user", "--mount", "sh", "-c", hidden) as target:
+        error = refusal(target, target.pid)
+        assert "it is in another container or root; fix: run Assay in that container or root" in error
         target.end()
 
 
