@@ -19,6 +19,7 @@ from assay.launch.hosts import fold
 from assay.records import schema
 
 LINE_S = 5.0  # between two lines where there is no terminal
+REDRAW_S = 0.25  # between two pictures of the bar; one costs a few milliseconds
 
 
 class ShownProgress(Protocol):
@@ -40,7 +41,8 @@ def shown_progress(console: Console, name: str) -> Iterator[ShownProgress]:
         TextColumn("{task.description}", markup=False),
         TextColumn("{task.fields[left]}", markup=False),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    # Drawn when there is news: a thread that draws ten times a second takes a processor's time from ranks.
+    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
         yield _Bar(bar, bar.add_task("starting", total=1.0, name=name, left=""))
 
 
@@ -53,13 +55,22 @@ def _silence_text(seconds: float, awaited: Sequence[str]) -> str:
 class _Bar:
     def __init__(self, bar: Progress, task: TaskID) -> None:
         self._bar, self._task = bar, task
+        self._drawn = float("-inf")
 
     def __call__(self, progress: schema.Progress) -> None:
         left = f"{progress.left_s:.0f} s left" if progress.left_s >= 0 else ""
         self._bar.update(self._task, completed=progress.done, description=progress.label, left=left)
+        self._draw()
 
     def silent(self, seconds: float, awaited: Sequence[str]) -> None:
         self._bar.update(self._task, left=_silence_text(seconds, awaited))
+        self._draw()
+
+    def _draw(self) -> None:
+        now = time.monotonic()
+        if now - self._drawn >= REDRAW_S:
+            self._drawn = now
+            self._bar.refresh()
 
 
 class _Lines:
