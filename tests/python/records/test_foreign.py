@@ -223,6 +223,11 @@ def test_a_text_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
         (b"main;solve;dgemm 120\nmain;read 3\n", "folded stacks"),
         (b"main 3\nmain;std::vector<a, b>::at_[k] 1.5\n", "folded stacks"),
         (
+            b'# Running version: "IBDIAGNET 2.9.0"\nMF0;sw1:X/U1, Mellanox, Quantum, 0x98039b0300867890, LID 3\n'
+            b"     #    : IB# : Sta  : PhysSta : MTU  : LWA\n",
+            "ibdiagnet's net_dump",
+        ),
+        (
             b'<?xml version="1.0"?>\n<platform version="4.1">\n<actor host="n1" function="f"/>\n',
             "a SimGrid deployment",
         ),

@@ -138,6 +138,11 @@ FABRIC = (
         _lines(r"^\w{3} [ 0-9]{2} [0-9:]{8} [0-9]{6} \[[0-9A-F]+\] 0x[0-9A-F]{2} ->"),
     ),
     Kind(
+        "net_dump",
+        "ibdiagnet's net_dump",
+        _lines(r"^(#[^\n]*\n)*[^\n]* LID [0-9]+\s*\n *# +: IB# +: "),
+    ),
+    Kind(
         "ibdiagnet.log",
         "a log of ibdiagnet",
         _lines(r'"IBDIAGNET [0-9]|^Running command +: ibdiagnet|^-I- Discovering'),
@@ -362,7 +367,8 @@ OTHERS = (
     _named("a trace of Paje (SimGrid)", r"\A%EventDef "),
     _named(
         "folded stacks (flamegraph.pl)",
-        r"\A(#.*\n|[^#;\n][^;\n]* [0-9]+\r?\n)*[^#;\n]+(;[^;\n]+)+ [0-9]+(\.[0-9]+)?[ \t\r]*$",
+        r"\A(#.*\n|[^#;\n][^;\n]* [0-9]+\r?\n)*[^#;\n]+(;[^;\n]+)+ [0-9]+(\.[0-9]+)?[ \t\r]*"
+        r"(\n[^\n]* [0-9]+(\.[0-9]+)?[ \t\r]*$|\n?\Z)",
     ),
     _xml("a flame graph or another SVG picture", "svg"),
     _named("a graph of Graphviz", r"\A\s*(strict\s+)?(di)?graph\b[^\n{=]*\{"),
