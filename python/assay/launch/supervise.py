@@ -25,6 +25,7 @@ import msgspec
 
 from assay.errors import UserError
 from assay.launch.load import Load, LoadMeter
+from assay.launch.placement import HERE, Site
 from assay.launch.start import Start, name_awaited
 from assay.records.schema import (
     AnyLine,
@@ -68,6 +69,7 @@ class EngineProcess:
     stdin: int | None = None
     # Whether its figures depend on the load of this machine. False for other hosts and simulated ranks.
     timed_here: bool = True
+    site: Site = HERE
 
 
 @dataclass
@@ -85,6 +87,7 @@ class EngineResult:
     """How an engine ended. ``failure`` is None if every rank finished."""
 
     failure: Failure | None = None
+    awaited: list[str] = field(default_factory=list)  # hosts that had not come when it failed
     interrupted: bool = False
     stderr: str = ""  # the last TAIL_BYTES
     load: Load = field(default_factory=Load)  # of this machine by other programs during the run
@@ -132,6 +135,7 @@ def run_engine(
     if not result.interrupted and (result.failure or status != 0 or DEADLOCK.search(result.stderr)):
         result.failure = _complete_failure(result.failure, status, result.stderr, diagnose)
         name_awaited(result.failure, start)
+        result.awaited = start.awaited
     return result
 
 

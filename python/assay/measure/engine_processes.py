@@ -64,7 +64,7 @@ def engine_process(
     hosts = [host for segment in segments for host in segment.hosts]
     here = site.name != REMOTE.name and not simulates(launcher)
     return EngineProcess(
-        argv, launcher.environment(site), [] if site.name == "here" else hosts, timed_here=here
+        argv, launcher.environment(site), [] if site.name == "here" else hosts, timed_here=here, site=site
     )
 
 

@@ -22,6 +22,7 @@ from assay.explain import Evidence, explain_evidence, state_power
 from assay.judge import Specification, deciding_criteria, doubt, integrity, judge, overall, result
 from assay.launch.engines import describe, probe
 from assay.launch.identity import HostRenamer
+from assay.launch.large_packets import name_lost_packets
 from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import Segment, Site
 from assay.launch.supervise import EngineProcess, EngineResult, Limits, run_engine
@@ -306,6 +307,7 @@ class Session:
         if ending.interrupted:
             self.interrupt()
         elif ending.failure:
+            name_lost_packets(ending.failure, started[0].site, ending.awaited or started[0].hosts)
             ending.failure.problem += f" ({busy})" if busy else ""
             names.rename(ending.failure)
             self.run.append(ending.failure)
