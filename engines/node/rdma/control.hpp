@@ -23,7 +23,7 @@
 namespace assay::rdma {
 
 inline constexpr std::uint32_t control_magic = 0x41525350;  // "ARSP"
-inline constexpr std::uint32_t control_version = 1;
+inline constexpr std::uint32_t control_version = 2;
 inline constexpr std::uint32_t max_message_bytes = 1 << 20;  // 1024 queue pairs take about 20 KiB
 
 // An error that the other side caused. This side sends no "abort" for it.

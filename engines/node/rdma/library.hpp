@@ -12,11 +12,11 @@ namespace assay::rdma {
 
 // The functions that are used, without the prefix ibv_. Posting and polling are inline functions,
 // which call the provider directly.
-#define ASSAY_VERBS_USED(each)                                                                \
-    each(get_device_list) each(free_device_list) each(get_device_name) each(open_device)      \
-        each(close_device) each(query_device) each(query_port) each(query_gid) each(alloc_pd) \
-            each(dealloc_pd) each(reg_mr) each(dereg_mr) each(create_cq) each(destroy_cq)     \
-                each(create_qp) each(modify_qp) each(destroy_qp) each(wc_status_str)
+#define ASSAY_VERBS_USED(each)                                                                 \
+    each(get_device_list) each(free_device_list) each(get_device_name) each(open_device)       \
+        each(close_device) each(query_device) each(query_port) each(alloc_pd) each(dealloc_pd) \
+            each(reg_mr) each(dereg_mr) each(create_cq) each(destroy_cq) each(create_qp)       \
+                each(modify_qp) each(destroy_qp) each(wc_status_str)
 
 struct Library {
     Library();

@@ -170,14 +170,46 @@ std::vector<Gid> gids(const PortName& name) {
     return table;
 }
 
-std::optional<Gid> choose_gid(const std::vector<Gid>& table) {
-    const auto preference = [](const Gid& gid) {
-        const bool ipv4 = gid.address.starts_with("0000:0000:0000:0000:0000:ffff:");
-        const bool local = gid.address.starts_with("fe80:");
-        return (gid.type == "RoCE v2" ? 4 : 0) + (ipv4 ? 2 : local ? 0 : 1);
+namespace {
+
+int preference(const Gid& gid) {
+    const bool ipv4 = gid.address.starts_with("0000:0000:0000:0000:0000:ffff:");
+    const bool local = gid.address.starts_with("fe80:");
+    return (gid.type == "RoCE v2" ? 4 : 0) + (ipv4 ? 2 : local ? 0 : 1);
+}
+
+bool is_better(const GidPair& a, const GidPair& b) {
+    const auto common = [](const GidPair& pair) {
+        return std::ranges::mismatch(pair.own.address, pair.other.address).in1 -
+               pair.own.address.begin();
     };
-    const auto best = std::ranges::max_element(table, {}, preference);  // the first of equal ones
-    return best == table.end() ? std::nullopt : std::optional(*best);
+    const auto addresses = [](const GidPair& pair) {
+        return std::minmax(pair.own.address, pair.other.address);
+    };
+    if (preference(a.own) != preference(b.own)) return preference(a.own) > preference(b.own);
+    if (common(a) != common(b)) return common(a) > common(b);
+    return addresses(a) < addresses(b);
+}
+
+}  // namespace
+
+std::optional<GidPair> choose_gids(const std::vector<Gid>& own, const std::vector<Gid>& other) {
+    std::optional<GidPair> best;
+    for (const Gid& mine : own)
+        for (const Gid& theirs : other) {
+            if (theirs.type != mine.type || preference(theirs) != preference(mine)) continue;
+            const GidPair pair{mine, theirs};
+            if (!best || is_better(pair, *best)) best = pair;  // the first of equal ones
+        }
+    return best;
+}
+
+std::string describe_gids(const std::vector<Gid>& table) {
+    std::string text;
+    for (const Gid& gid : table)
+        text += fmt::format("{}{} is {} ({})", text.empty() ? "" : ", ", gid.index, gid.address,
+                            gid.type);
+    return text;
 }
 
 }  // namespace assay::rdma

@@ -54,9 +54,16 @@ struct Gid {
 
 // The entries that hold an address, by index.
 std::vector<Gid> gids(const PortName&);
-// The GID to use over Ethernet. RoCE v2 is preferred to v1, because it is routable and the usual
-// switch configuration. Within a type, IPv4 is preferred to global IPv6, and global IPv6 to
-// link-local. None if the table is empty.
-std::optional<Gid> choose_gid(const std::vector<Gid>&);
+// The GIDs that two sides use over Ethernet: of one type, and of one kind of address. The indices
+// of the same address type may differ between hosts. RoCE v2 is preferred to v1, because it is
+// routable and the usual switch configuration. Within a type, IPv4 is preferred to global IPv6, and
+// global IPv6 to link-local; then the addresses that begin alike, as those of one network do. Both
+// sides choose the same pair. None if the tables have no such pair.
+struct GidPair {
+    Gid own, other;
+};
+std::optional<GidPair> choose_gids(const std::vector<Gid>& own, const std::vector<Gid>& other);
+// "0 is fe80:... (RoCE v2), 1 is ..."
+std::string describe_gids(const std::vector<Gid>&);
 
 }  // namespace assay::rdma

@@ -8,6 +8,7 @@
 
 #ifdef ASSAY_VERBS
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -54,19 +55,25 @@ Owned<ibv_context> open(const PortName& name) {
                 "install its provider (Debian: apt-get install ibverbs-providers)");
 }
 
-std::string gid_text(const ibv_gid& gid) {
-    std::string text;
-    for (const std::uint8_t byte : gid.raw) text += fmt::format("{:02x}", byte);
-    return text;
-}
+constexpr std::size_t max_gids = 64;  // of a port's table that are told to the other side
 
+// Of "fe80:0000:0000:0000:0000:0000:0000:0001". Throws PeerError for another text.
 ibv_gid parse_gid(const std::string& text) {
     ibv_gid gid{};
-    if (text.size() != 2 * sizeof gid.raw)
-        throw Error("defect: a GID of " + std::to_string(text.size()) + " characters");
-    for (std::size_t i = 0; i < sizeof gid.raw; ++i)
-        gid.raw[i] = static_cast<std::uint8_t>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
+    if (inet_pton(AF_INET6, text.c_str(), gid.raw) != 1)
+        throw PeerError("the other side sent a GID that cannot be read",
+                        "use the same version of Assay on both sides");
     return gid;
+}
+
+std::vector<Gid> read_gids(const Json& list) {
+    std::vector<Gid> table;
+    for (const Json& entry : list) {
+        table.push_back(
+            {static_cast<int>(whole_number(entry.at(0), 0xffff)), entry.at(1), entry.at(2), ""});
+        parse_gid(table.back().address);
+    }
+    return table;
 }
 
 std::string locked_limit() {
@@ -120,8 +127,8 @@ private:
     Owned<ibv_context> context_;
     ibv_device_attr limits_{};
     ibv_port_attr port_{};
-    std::optional<Gid> gid_;
-    ibv_gid raw_gid_{};
+    std::vector<Gid> gids_;  // those that may be used; none: the LID suffices
+    std::optional<GidPair> chosen_;
     Owned<ibv_pd> domain_;
     Owned<ibv_mr> region_;
     Owned<ibv_cq> queue_;
@@ -171,25 +178,14 @@ void Device::choose_address() {
         fail("has no LID", "check that a subnet manager runs in this fabric");
     if (!ethernet() && options_.gid_index < 0) return;  // the LID suffices
     const std::vector<Gid> table = gids(name_);
-    if (options_.gid_index < 0) {
-        gid_ = choose_gid(table);
-    } else {
-        const auto entry = std::ranges::find(table, options_.gid_index, &Gid::index);
-        if (entry != table.end()) gid_ = *entry;
-    }
-    if (!gid_) {
-        std::string choices;
-        for (const Gid& gid : table)
-            choices += fmt::format("{}{} is {} ({})", choices.empty() ? "" : ", ", gid.index,
-                                   gid.address, gid.type);
+    for (const Gid& gid : table)
+        if (gids_.size() < max_gids && (options_.gid_index < 0 || gid.index == options_.gid_index))
+            gids_.push_back(gid);
+    if (gids_.empty())
         fail(options_.gid_index < 0 ? "has no address"
                                     : fmt::format("has no GID of index {}", options_.gid_index),
-             choices.empty() ? "give its network interface an IP address"
-                             : "choose one of: " + choices);
-    }
-    if (library().query_gid(context_.get(), static_cast<std::uint8_t>(name_.port), gid_->index,
-                            &raw_gid_) != 0)
-        fail(fmt::format("does not report its GID of index {}", gid_->index));
+             table.empty() ? "give its network interface an IP address"
+                           : "choose one of: " + describe_gids(table));
 }
 
 void Device::register_memory() {
@@ -263,11 +259,12 @@ void Device::move_to_init(ibv_qp* qp) const {
 Json Device::address() const {
     Json pairs = Json::array();
     for (const QueuePair& pair : pairs_) pairs.push_back({pair.qp->qp_num, pair.psn});
+    Json table = Json::array();
+    for (const Gid& gid : gids_) table.push_back({gid.index, gid.address, gid.type});
     return {{"port", name_.text()},
             {"link", ethernet() ? "Ethernet" : "InfiniBand"},
             {"lid", port_.lid},
-            {"gid", gid_ ? gid_text(raw_gid_) : ""},
-            {"gid_type", gid_ ? gid_->type : ""},
+            {"gids", table},
             {"mtu", static_cast<int>(mtu_)},
             {"reads", limits_.max_qp_rd_atom},
             {"key", region_->rkey},
@@ -280,13 +277,16 @@ void Device::connect(const Json& other) {
     if (other.at("link") != (ethernet() ? "Ethernet" : "InfiniBand"))
         fail(fmt::format("and the other side's {} have different link layers", remote),
              "choose two ports of the same fabric");
-    if (gid_.has_value() != !other.at("gid").get<std::string>().empty())
+    const std::vector<Gid> remote_gids = read_gids(other.at("gids"));
+    if (gids_.empty() != remote_gids.empty())
         fail(fmt::format("and the other side's {} do not both use a GID", remote),
              "give --gid-index on both sides, or on none");
-    if (gid_ && other.at("gid_type") != gid_->type)
-        fail(fmt::format("uses {} and the other side's {} {}", gid_->type, remote,
-                         other.at("gid_type").get<std::string>()),
-             "choose addresses of one type with --gid-index");
+    chosen_ = choose_gids(gids_, remote_gids);
+    if (!gids_.empty() && !chosen_)
+        fail(fmt::format("and the other side's {} have no GIDs of one type and kind of address: "
+                         "here {}; there {}",
+                         remote, describe_gids(gids_), describe_gids(remote_gids)),
+             "give both interfaces an IPv4 address, or set one type on both (cma_roce_mode)");
     if (other.at("pairs").size() != pairs_.size())
         throw PeerError(
             fmt::format("the other side's {} has another number of queue pairs", remote),
@@ -303,10 +303,10 @@ ibv_ah_attr Device::path_to(const Json& other) const {
     attributes.dlid = static_cast<std::uint16_t>(whole_number(other.at("lid"), 0xffff));
     attributes.sl = static_cast<std::uint8_t>(options_.service_level);
     attributes.port_num = static_cast<std::uint8_t>(name_.port);
-    if (gid_) {
+    if (chosen_) {
         attributes.is_global = 1;
-        attributes.grh.dgid = parse_gid(other.at("gid"));
-        attributes.grh.sgid_index = static_cast<std::uint8_t>(gid_->index);
+        attributes.grh.dgid = parse_gid(chosen_->other.address);
+        attributes.grh.sgid_index = static_cast<std::uint8_t>(chosen_->own.index);
         attributes.grh.hop_limit = hop_limit;
         attributes.grh.traffic_class = static_cast<std::uint8_t>(options_.traffic_class);
     }

@@ -55,7 +55,7 @@ from assay.explain.matrix import PairMatrix
 from assay.explain.numa import numa_applied, numa_placement, numa_threads
 from assay.explain.peers import slow_node
 from assay.explain.power import state_power
-from assay.explain.rdma import rdma_wire
+from assay.explain.rdma import rdma_failed, rdma_wire
 from assay.explain.retest import plan_repeats, plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
 from assay.explain.slow_gpu import slow_gpu
@@ -90,6 +90,7 @@ RULES: dict[str, Rule] = {
     "port_errors": port_errors,  # link errors that an adapter's port counted
     "slow_gpu": slow_gpu,  # a GPU that copies more slowly than the others of its host
     "gpu_copies": gpu_copies,  # a narrow PCIe link, or a path that GPUs share
+    "rdma_failed": rdma_failed,  # an RDMA transfer that an adapter ended with an error
     "rdma_wire": rdma_wire,  # RDMA payload that did not pass an adapter
     "udp_loss": udp_loss,  # the point where UDP messages were dropped
     "below_expected": below_expected,  # a figure below the interval derived from link rates and packet headers

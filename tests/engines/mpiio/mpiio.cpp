@@ -320,6 +320,22 @@ void ordered_and_split() {
     EXPECT(read_back("ordered") == consecutive(2 * all, 0));
 }
 
+// A file that is written in the order of the ranks only, as a stream is.
+void sequential() {
+    constexpr int n = 100;
+    MPI_File file = open_file("stream", MPI_MODE_WRONLY | MPI_MODE_CREATE | MPI_MODE_SEQUENTIAL);
+    for (int round = 0; round < 2; ++round) {
+        const auto written = consecutive(n, (round * size + rank) * n);
+        EXPECT(MPI_File_write_ordered(file, written.data(), n, MPI_INT, MPI_STATUS_IGNORE) ==
+               MPI_SUCCESS);
+        EXPECT(class_of(MPI_File_seek_shared(file, 0, MPI_SEEK_SET)) ==
+               MPI_ERR_UNSUPPORTED_OPERATION);
+    }
+    MPI_File_close(&file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    EXPECT(read_back("stream") == consecutive(2 * size * n, 0));
+}
+
 void nonblocking() {
     constexpr int n = 500, requests = 8;
     MPI_File file = open_file("nonblocking");
@@ -607,6 +623,7 @@ const std::vector<Case> standard_cases = {{"explicit-offsets", explicit_offsets}
                                           {"two-shared-pointers", two_shared_pointers},
                                           {"end-of-view", end_of_view},
                                           {"ordered-and-split", ordered_and_split},
+                                          {"sequential", sequential},
                                           {"nonblocking", nonblocking},
                                           {"sizes", sizes},
                                           {"modes", modes},

@@ -246,16 +246,14 @@ void run_in_little_memory() {
     }
 }
 
-// One call that moves more bytes than an int can count. Pages of the buffer that are not written
-// take no memory.
+// One call of each rank that moves more bytes than an int can count. Pages of the buffer that are
+// not written take no memory.
 void transfer_two_gigabytes() {
     constexpr MPI_Count bytes = (MPI_Count{1} << 31) + (1 << 20);
     constexpr int parts = 2049;
-    if (rank != 0) return;
-    Type mebibyte, whole;
+    Type mebibyte;
     MPI_Type_contiguous(1 << 20, MPI_BYTE, &mebibyte.handle);
-    MPI_Type_contiguous(parts, mebibyte.handle, &whole.handle);
-    MPI_Type_commit(&whole.handle);
+    MPI_Type_commit(&mebibyte.handle);
     const auto allocate = [] {
         void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -263,23 +261,30 @@ void transfer_two_gigabytes() {
         return static_cast<char*>(memory);
     };
     const MPI_Count marked[] = {0, INT32_MAX, bytes / 2, bytes - 1};
-    MPI_File file = open_file("two", read_write_create | MPI_MODE_DELETE_ON_CLOSE, MPI_COMM_SELF);
+    const auto check_status = [&mebibyte](const MPI_Status& status) {
+        int count = -1;
+        MPI_Count moved = -1;
+        MPI_Get_count(&status, mebibyte.handle, &count);
+        MPI_Get_elements_x(&status, MPI_BYTE, &moved);
+        EXPECT(count == parts);
+        EXPECT(moved == bytes);
+    };
+    MPI_File file = open_file("two", read_write_create | MPI_MODE_DELETE_ON_CLOSE);
     char* buffer = allocate();
     for (const MPI_Count offset : marked) buffer[offset] = static_cast<char>(1 + offset % 100);
     MPI_Status status;
-    MPI_Count moved = -1;
-    EXPECT(MPI_File_write_at(file, 0, buffer, 1, whole.handle, &status) == MPI_SUCCESS);
-    MPI_Get_elements_x(&status, MPI_BYTE, &moved);
-    EXPECT(moved == bytes);
+    EXPECT(MPI_File_write_at_all(file, rank * bytes, buffer, parts, mebibyte.handle, &status) ==
+           MPI_SUCCESS);
+    check_status(status);
     munmap(buffer, bytes);
+    sync_all(file);
     MPI_Offset end = -1;
     MPI_File_get_size(file, &end);
-    EXPECT(end == bytes);
+    EXPECT(end == size * bytes);
     buffer = allocate();
-    moved = -1;
-    EXPECT(MPI_File_read_at(file, 0, buffer, 1, whole.handle, &status) == MPI_SUCCESS);
-    MPI_Get_elements_x(&status, MPI_BYTE, &moved);
-    EXPECT(moved == bytes);
+    EXPECT(MPI_File_read_at_all(file, (size - 1 - rank) * bytes, buffer, parts, mebibyte.handle,
+                                &status) == MPI_SUCCESS);
+    check_status(status);
     for (const MPI_Count offset : marked)
         EXPECT(buffer[offset] == static_cast<char>(1 + offset % 100));
     EXPECT(bytes - std::count(buffer, buffer + bytes, '\0') == 4);

@@ -4,7 +4,9 @@ import pytest
 from planted import TwoCabinets
 
 from assay.explain import RULES, explain
-from assay.records.schema import AnyRecord, Corruption, Measurement, Subject, Summary
+from assay.judge import judge, load_specification, overall
+from assay.judge.specification import find_specification
+from assay.records.schema import AnyRecord, Corruption, Failure, Measurement, Subject, Summary
 
 
 def measured(
@@ -209,6 +211,27 @@ def test_a_device_that_corrupts_copies_is_named_without_a_pair() -> None:
     assert "None" not in " ".join(finding.details)
     both = explain([on_gpu, corruption("h1", "h2"), corruption("h1", "h3")])
     assert {f.side for f in both} == {"node", "transmit"}
+
+
+def test_a_failed_rdma_transfer_is_a_fault_that_tells_which_sizes_arrived() -> None:
+    records: list[AnyRecord] = []
+    for identity, size in enumerate((2, 1024), 1):
+        record = measured("node.rdma", "bandwidth", 1e9, "h1", "mlx5_0:1")
+        record.id, record.params = identity, {"op": "write", "size": size}
+        records.append(record)
+    problem = "write of 64 KiB to h2 (mlx5_0:1) failed: transport retry counter exceeded (status 12)"
+    for words in (problem, f"h1 gave up: {problem}"):
+        failure = Failure(id=7, problem=words, subject=Subject(host="h1"))
+        (finding,) = explain([*records, failure])
+        assert finding.rule == "rdma_failed" and finding.severity == "fault" and finding.evidence == [7]
+        assert finding.cause == (
+            "write of 64 KiB to h2 (mlx5_0:1) failed: transport retry counter exceeded (status 12 of its completion)"
+        )
+        assert finding.details == ["transfers of 2 B, 1 KiB arrived before"]
+        verdicts = judge(load_specification(find_specification("rdma")), [*records, failure, finding], ["h1"])
+        assert overall(verdicts) == "FAIL"
+    gone = Failure(id=7, problem="h2 (mlx5_0:1) has gone away")
+    assert explain([*records, gone]) == []
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.0, 1), (0.999, 1), (1.0, 0), (1.02, 0)])

@@ -124,14 +124,44 @@ TEST_CASE("the address table, without empty entries") {
     CHECK(table[1].address == ipv4);
     CHECK(table[2].index == 10);
     CHECK(table[2].type == "IB/RoCE v1");
-    CHECK(choose_gid(table)->index == 1);
+    CHECK(choose_gids(table, table)->own.index == 1);
+    CHECK(describe_gids({table[1]}) == fmt::format("1 is {} (RoCE v2)", ipv4));
+}
+
+TEST_CASE("two sides choose GIDs of one type and kind of address, whatever their indices") {
+    const std::string same_network = "0000:0000:0000:0000:0000:ffff:0ac8:0002",
+                      other_network = "0000:0000:0000:0000:0000:ffff:c0a8:0101";
+    const auto chosen = [](const std::vector<Gid>& a, const std::vector<Gid>& b) {
+        const auto pair = choose_gids(a, b), mirrored = choose_gids(b, a);
+        REQUIRE(pair.has_value() == mirrored.has_value());
+        if (!pair) return std::pair{-1, -1};
+        CHECK(mirrored->own.index == pair->other.index);
+        CHECK(mirrored->other.index == pair->own.index);
+        return std::pair{pair->own.index, pair->other.index};
+    };
+    const Gid v1{0, ipv4, "IB/RoCE v1", ""}, v2{3, ipv4, "RoCE v2", ""};
+    // The default index is v1 here and v2 there.
+    CHECK(chosen({v1, {1, ipv4, "RoCE v2", ""}}, {{0, local, "RoCE v2", ""}, v2}) ==
+          std::pair{1, 3});
+    // One side has v1 alone, or no IPv4.
+    CHECK(chosen({v1}, {{0, local, "RoCE v2", ""}, {2, same_network, "IB/RoCE v1", ""}, v2}) ==
+          std::pair{0, 2});
+    CHECK(chosen({{1, local, "RoCE v2", ""}, v2}, {{7, local, "RoCE v2", ""}}) == std::pair{1, 7});
+    // Of several networks the common one.
+    CHECK(chosen({v2}, {{1, other_network, "RoCE v2", ""}, {4, same_network, "RoCE v2", ""}}) ==
+          std::pair{3, 4});
+    CHECK(chosen({{1, same_network, "RoCE v2", ""}, {2, other_network, "RoCE v2", ""}},
+                 {{1, other_network, "RoCE v2", ""}, {2, same_network, "RoCE v2", ""}}) ==
+          std::pair{1, 2});
+    CHECK(chosen({v1}, {v2}) == std::pair{-1, -1});
+    CHECK(chosen({v2}, {{0, global, "RoCE v2", ""}}) == std::pair{-1, -1});
 }
 
 TEST_CASE("RoCE v2 is preferred to v1, and IPv4 and global addresses to link-local ones") {
     const auto chosen = [](const std::vector<Gid>& table) {
-        return choose_gid(table).value().index;
+        return choose_gids(table, table).value().own.index;
     };
-    CHECK_FALSE(choose_gid({}));
+    CHECK_FALSE(choose_gids({}, {}));
     CHECK(chosen({{0, local, "IB/RoCE v1", ""}}) == 0);
     CHECK(chosen({{0, local, "IB/RoCE v1", ""}, {1, local, "RoCE v2", ""}}) == 1);
     CHECK(chosen({{0, ipv4, "IB/RoCE v1", ""}, {1, local, "RoCE v2", ""}}) == 1);

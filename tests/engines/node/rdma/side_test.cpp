@@ -233,6 +233,17 @@ TEST_CASE("a failed message ends both sides, each with the reason") {
           "the client gave up: write of 64 KiB to the server failed: planted error (status 12)");
 }
 
+TEST_CASE("the results of sizes that passed before a failed message stay") {
+    const Workload w = small_workload({Op::write}, {2, 1024, 65536});
+    std::uint64_t messages = 5;  // of the third size
+    for (const std::size_t size : {2, 1024})
+        messages += Layout(w, size).slots + w.iterations * static_cast<std::uint64_t>(w.repeats);
+    for (const SideResults& side : measure_both_sides(w, {.fail_at = messages})) {
+        CHECK(side.results.size() == 2);
+        CHECK(says(side.error, "write of 64 KiB to the server failed: planted error (status 12)"));
+    }
+}
+
 TEST_CASE("a transfer that stalls is ended by its time limit, on both sides") {
     for (const Op op : {Op::write, Op::send}) {
         const auto sides =
