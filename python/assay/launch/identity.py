@@ -3,8 +3,8 @@
 A list may hold aliases, fully qualified names, addresses, or names of another adapter ("n1-ib"); the engine knows
 host names and addresses. The engine reports them before any record (``Ranks``), and every record is renamed to the
 listed name as it arrives, so that all later steps know one name only. A machine is recognised by its name, by the name
-without its domain if only one machine has it, by an address that only this machine has, and last by the ranks that the
-launcher started there.
+without its domain if only one machine has it, by the number at its end (29 of nid00029, as aprun takes it), by an
+address that only this machine has, and last by the ranks that the launcher started there.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ from assay.records.schema import (
 )
 
 Resolve = Callable[[str], set[str]]
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_LAST_NUMBER = re.compile(r"[0-9]{1,18}$")
 MAX_LOOKUPS = 32  # names that are resolved at the same time
 
 
@@ -44,7 +46,7 @@ class Match:
     """The listed names of a machine, of which the first is used."""
 
     names: list[str] = field(default_factory=list)
-    recognised_by: str = ""  # "name", "short name", "address" or "rank"
+    recognised_by: str = ""  # "name", "short name", "number", "address" or "rank"
 
 
 def addresses_of(name: str) -> set[str]:
@@ -79,6 +81,7 @@ def match_names(
         {name: machine_of_own_name[name] for name in unmatched if name in machine_of_own_name}, "name"
     )
     assign_names(_by_short_name(unmatched, listed, machines, matches), "short name")
+    assign_names(_by_number(unmatched, machines, matches), "number")
     if unmatched and any(machine.addresses for machine in machines):
         assign_names(_by_address(unmatched, machines, resolve), "address")
     if machine_of_rank:
@@ -118,6 +121,21 @@ def _by_short_name(
         ):
             machine_of_name[name] = k
     return machine_of_name
+
+
+def _by_number(
+    unmatched: Iterable[str], machines: Sequence[Machine], matches: Sequence[Match]
+) -> dict[str, int]:
+    """Numbers of nodes, as aprun takes them: 29 is nid00029. None of them unless each is that of one machine."""
+    numbers = [name for name in unmatched if _NUMBER.fullmatch(name)]
+    owners: dict[int, set[int]] = defaultdict(set)
+    for k, machine in enumerate(machines):
+        for name in _own_names(machine) if not matches[k].names else ():
+            if number := _LAST_NUMBER.search(short_name(name)):
+                owners[int(number[0])].add(k)
+    found = [k for name in numbers for k in owners.get(int(name), ())]
+    is_one_each = len(found) == len(set(found)) == len(numbers) and all(int(n) in owners for n in numbers)
+    return dict(zip(numbers, found, strict=True)) if is_one_each else {}
 
 
 def _by_address(unmatched: Sequence[str], machines: Sequence[Machine], resolve: Resolve) -> dict[str, int]:

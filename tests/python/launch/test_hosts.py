@@ -55,6 +55,20 @@ def test_a_folded_list_is_read_back(numbers: set[int]) -> None:
     assert parse_hosts(fold(hosts), "-w") == hosts
 
 
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        [f"n{cabinet}c{node:02}" for cabinet in range(1, 5) for node in range(1, 10)],
+        ["srv01", "srv3", "srv2"],
+        ["n001", "n2"],
+        ["c09", "c010"],
+    ],
+)
+def test_folded_names_with_leading_zeros_are_the_same_hosts(hosts: list[str]) -> None:
+    read = parse_hosts(fold(hosts), "-w")
+    assert set(read) == set(hosts) and len(read) == len(hosts)
+
+
 def test_a_file_has_names_sets_and_comments(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("# the rack\nn[1-2]\n\n  login  # not a comment's host: x\nn9 # last\n")

@@ -68,6 +68,19 @@ def test_slurms_name_of_a_node_is_matched() -> None:
     assert labels(["c1", "c2"], ranks) == ["c2", "c1"]
 
 
+@pytest.mark.parametrize("own_names", [["nid00028", "nid00029"], ["nid00029.site", "nid00028.site"]])
+def test_the_number_of_a_node_is_matched(own_names: list[str]) -> None:
+    names = HostRenamer(["28", "29"], no_addresses)
+    contexts = names.match_ranks(report(*map(Machine, own_names)))
+    assert names.labels == [name.partition(".")[0].removeprefix("nid000") for name in own_names]
+    assert {context.facts["host.recognised_by"] for context in contexts} == {"number"}
+
+
+@pytest.mark.parametrize("own_names", [["vm2", "vm3"], ["a-2", "b-2"], ["vm", "vm1"]])
+def test_numbers_that_are_not_those_of_the_machines_are_matched_by_rank(own_names: list[str]) -> None:
+    assert labels(["1", "2"], report(*map(Machine, own_names))) == ["1", "2"]
+
+
 def test_unknown_names_are_matched_by_the_order_of_ranks() -> None:
     assert labels(["x", "y"], report(Machine("vm7"), Machine("vm8"))) == ["x", "y"]
     # The ranks of n1 and y run on one machine, z: it is unknown which name is z's, so z keeps its own name.

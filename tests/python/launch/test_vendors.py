@@ -96,6 +96,12 @@ def test_the_engine_measures_under_a_planted_launcher(planted: Path) -> None:
     assert done.returncode == 0 and kinds.count("hello") == 3 and "measurement" in kinds
 
 
+@pytest.mark.parametrize("hosts", [["28", "29"], ["nid00028", "nid00029"]])
+def test_aprun_takes_the_numbers_of_nodes(hosts: list[str]) -> None:
+    command = Aprun().command(REMOTE, [Segment(hosts)], ["probe"])
+    assert command[command.index("-L") + 1] == "28,29"
+
+
 def test_hosts_that_are_listed_unevenly_are_refused() -> None:
     with pytest.raises(UserError, match="as many ranks on each host"):
         Aprun().command(REMOTE, [Segment(["n1", "n1", "n2"])], ["probe"])
