@@ -15,6 +15,7 @@ from assay.cli import main
 from assay.errors import UserError
 from assay.fabric import ForwardingTables, Routes, conflicts, routes, synthetic, tables
 from assay.fabric.remedies import exchange
+from assay.fabric.remedies.slurm_files import read_topology
 from assay.records.run import Run
 from assay.records.schema import Flows, Measurement
 
@@ -113,11 +114,36 @@ def test_the_check_shows_the_rates_of_cables(capsys: pytest.CaptureFixture[str])
     assert "most cables: to hosts 2x HDR, between switches 2x HDR\n" in capsys.readouterr().out
 
 
-def test_the_check_counts_ports_of_routers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    routed = (SIX / "topology.txt").read_text().replace("H-0000000000100008", "R-0000000000100008")  # node4
-    (tmp_path / "net.txt").write_text(re.sub(r'Ca(\s+[0-9]+ "R-)', r"Rt\1", routed))
-    assert main(["fabric", "check", "--fabric", str(tmp_path / "net.txt"), "--routing", "min-hop"]) == 0
+@pytest.fixture
+def routed() -> str:
+    """The file of a fabric with a router in the place of node4."""
+    text = (SIX / "topology.txt").read_text().replace("H-0000000000100008", "R-0000000000100008")
+    Path("net.txt").write_text(re.sub(r'Ca(\s+[0-9]+ "R-)', r"Rt\1", text))
+    return "net.txt"
+
+
+def test_the_check_counts_ports_of_routers(capsys: pytest.CaptureFixture[str], routed: str) -> None:
+    assert main(["fabric", "check", "--fabric", routed, "--routing", "min-hop"]) == 0
     assert ": 5 hosts, 1 ports of routers and gateways, " in capsys.readouterr().out
+
+
+def test_a_router_is_not_counted_among_the_ranks(routed: str) -> None:
+    assert main(["fabric", "conflicts", "--fabric", routed, "--routing", "d-mod-k", "-o", "run"]) == 0
+    assert Run.load("run").info.hosts == ["node0", "node1", "node2", "node3", "node5"]
+    ranks = {r.params["ranks"] for r in Run.load("run").records if isinstance(r, Measurement)}
+    assert ranks == {5} and figures("run")["rounds_bound"] == 5
+
+
+def test_files_for_launchers_and_slurm_do_not_name_a_router(routed: str) -> None:
+    source = ["--fabric", routed]
+    assert main(["fabric", "schedule", *source, "--routing", "d-mod-k", "--into", "made"]) == 0
+    assert main(["fabric", "slurm", *source, "--into", "made"]) == 0
+    hosts = ["node0", "node1", "node2", "node3", "node5"]
+    for name in ("openmpi", "mpich", "slurm", "slots"):
+        assert re.findall(r"node\w+", Path("made", name).read_text()) == hosts, name
+    for name in ("topology.conf", "topology.yaml"):
+        switches = read_topology(Path("made", name)).switches
+        assert sorted(node for switch in switches for node in switch.nodes) == hosts, name
 
 
 def test_a_check_without_tables_judges_the_cables(capsys: pytest.CaptureFixture[str]) -> None:

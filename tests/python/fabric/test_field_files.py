@@ -10,9 +10,11 @@ import pytest
 from recorded import SIX, db_csv
 
 from assay.errors import UserError
-from assay.fabric import anonymous
+from assay.explain import explain
+from assay.fabric import Routes, anonymous, faults, tables
 from assay.fabric.read import read_fabric, read_tables
 from assay.fabric.topology import ROUTER
+from assay.measure.fabric import cable_records
 
 
 def switch_and_two_hosts(first: str = "lid 1 lmc 0", second: str = "lid 9 lmc 0") -> str:
@@ -54,6 +56,7 @@ def test_a_node_that_did_not_answer_makes_the_file_incomplete(
         read_fabric(path)
     assert where in refused.value.what
     assert "unchanged" not in refused.value.fix
+    assert re.search("then take (it again|the file anew)", refused.value.fix)
     path.write_text(switch_and_two_hosts())
     assert read_fabric(path).hosts == 2
 
@@ -69,6 +72,17 @@ def test_an_adapter_without_a_cable_is_said(tmp_path: Path, capsys: pytest.Captu
     path.write_text(switch_and_two_hosts() + lone)
     assert read_fabric(path).hosts == 2
     assert capsys.readouterr().err == f"note: {path}: adapters without a cable left out: n9 HCA-1\n"
+
+
+def test_a_cable_from_a_switch_to_itself_is_read_and_named(tmp_path: Path) -> None:
+    own = "".join(f'[{a}] "S-{1:016x}"[{b}] # "sw" lid 100 4xHDR\n' for a, b in ((5, 6), (6, 5)))
+    path = tmp_path / "net.txt"
+    path.write_text(switch_and_two_hosts().replace("\nCa 1", f"{own}\nCa 1", 1))
+    fabric = read_fabric(path)
+    assert (fabric.hosts, fabric.switches, fabric.links) == (2, 1, 6)
+    findings = explain(list(cable_records(fabric)))
+    assert [(f.rule, f.subject.device) for f in findings] == [("self_loop", "sw[5] -> sw[6]")]
+    assert faults.unreachable_pairs(Routes(fabric, tables.compute(fabric, "up/down"))) == 0
 
 
 def test_lids_of_an_lmc_belong_to_one_port(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ line."""
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from recorded import SIX, assert_same_cables, db_csv, decompress
 
 from assay.errors import UserError
-from assay.fabric import Fabric, Routes, conflicts, schedules, synthetic, tables
+from assay.fabric import Fabric, Routes, conflicts, faults, schedules, synthetic, tables
 from assay.fabric.read import read_fabric, read_order, read_tables
 from assay.fabric.remedies.slurm_files import read_topology
 from assay.measure.fabric import members_of
@@ -395,6 +396,17 @@ def test_an_aggregation_node_is_not_a_rank(tmp_path: Path) -> None:
     assert [fabric.host_names[host] for host in members_of(fabric, None, None)] == [
         f"node{k}" for k in (0, 1, 2, 3, 5)
     ]
+    routes = Routes(fabric, tables.compute(fabric, "d-mod-k"))
+    assert faults.unreachable_pairs(routes) == 0 and faults.broken_routes(routes, 1) == []
+
+
+def test_a_compressed_file_with_a_byte_order_mark_is_read_as_the_plain_one(tmp_path: Path) -> None:
+    path = tmp_path / "topology.txt.gz"
+    path.write_bytes(gzip.compress(b"\xef\xbb\xbf" + (SIX / "topology.txt").read_bytes()))
+    fabric, plain = read_fabric(path), read_fabric(SIX / "topology.txt")
+    assert (fabric.switch_names, fabric.host_names) == (plain.switch_names, plain.host_names)
+    assert (fabric.link_lines == plain.link_lines).all()
+    assert_same_cables(fabric, plain)
 
 
 def test_adapters_with_one_description_are_told_apart(tmp_path: Path) -> None:
