@@ -310,6 +310,33 @@ def test_cores_whose_threads_are_in_several_nodes_are_counted(tmp_path: Path) ->
     assert "numa.cores_across_nodes" not in facts_of_this_machine(ASSAY_TOPOLOGY=TWO_NODES)
 
 
+# Two cores of two threads; the kernel has the threads of each in both nodes.
+ACROSS = "[numa(memory=1GB)] [numa(memory=1GB)] l3:1(size=1048576) core:2 pu:2"
+
+
+@pytest.mark.parametrize(
+    ("processors", "all_cores"), [(("0,3", "1,2"), (None, 2, "local")), (("0,2", "1,3"), (0, 2, 0))]
+)
+def test_peak_leaves_out_no_core_whose_threads_are_in_several_nodes(
+    tmp_path: Path, processors: tuple[str, str], all_cores: tuple[Any, ...]
+) -> None:
+    root = plant_nodes(tmp_path, *zip(processors, ("10 20", "20 10"), strict=True))
+    counted = operations(planted_peak(ACROSS, "--budget", "0.01", root=root))
+    assert all_cores in counted and max(threads for _, threads, _ in counted) == 2
+
+
+def test_the_doctor_says_that_the_firmwares_cores_and_nodes_disagree(
+    working_folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    root = plant_nodes(working_folder / "root", ("0,3", "10 20"), ("1,2", "20 10"))
+    monkeypatch.setenv("ASSAY_TOPOLOGY", ACROSS)
+    monkeypatch.setenv("ASSAY_ROOT", str(root))
+    main(["doctor", "--json"])  # its exit code is on what is missing here
+    found = [check["found"] for check in json.loads(capfd.readouterr().out)]
+    (disagree,) = (text for text in found if "hardware threads in several NUMA nodes" in text)
+    assert "the firmware's cores and its nodes disagree" in disagree and disagree.startswith("2 of 2 cores")
+
+
 def test_a_machine_whose_nodes_have_no_memory_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(
         [str(probe()), "run", "node.memory", "--limit", "0.05"],

@@ -30,6 +30,7 @@ def test_cores_without_memory_are_counted_and_their_memory_is_named() -> None:
 def test_cores_whose_threads_are_in_several_nodes_are_counted() -> None:
     (cause,) = causes(cpu_cores=2, numa_cores_across_nodes=2)
     assert "2 of 2 cores of n1 have hardware threads in several NUMA nodes" in cause
+    assert "the firmware's cores and its nodes disagree" in cause and "SRAT" in cause
 
 
 def test_a_machine_as_the_kernel_describes_it_has_no_finding() -> None:

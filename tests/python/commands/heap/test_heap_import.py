@@ -80,6 +80,10 @@ def test_a_file_without_an_allocation_does_not_pass(tmp_path: Path) -> None:
     "text, problem",
     [
         ("v 10500 3\nx 6 ./prog\nX ./prog\nm 1 x 5d7ea53f9000 0 848\n", "raw file of heaptrack"),
+        (
+            "v 10500 3\nx 6 ./prog\nX ./prog\nm 1 x 5d7ea53f9000 0 848\n",
+            "fix: interpret it where it was recorded: zstdcat RAW | heaptrack_interpret > FILE",
+        ),
         (V2.replace("2", "4", 1), "version 4"),
         ("v 10200\nX ./prog\n", "version 1"),
         (V2 + END + V2 + END, "several files of heaptrack behind each other; fix: give each alone"),
