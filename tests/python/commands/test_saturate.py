@@ -196,6 +196,41 @@ def test_nodes_extends_the_platform_with_hosts_and_says_which(tmp_path: Path, pl
     assert shown.count(ENLARGED) == 1
 
 
+ZONE = (
+    '<zone id="c" routing="Cluster"><cabinet id="n" prefix="n" suffix="" radical="0-5" speed="1Gf" bw="100MBps"'
+    ' lat="10us"/><backbone id="backbone" bandwidth="1GBps" latency="1us"/></zone>'
+)
+
+
+@simulated
+@pytest.mark.parametrize("spelling", ["c.bb_bw", "backbone.bandwidth"])
+def test_a_backbone_that_is_set_is_the_one_that_is_simulated(tmp_path: Path, spelling: str) -> None:
+    """As an attribute of a <cluster>, and as an element of its own."""
+    start, end = PLATFORM.index("<cluster"), PLATFORM.index("</zone>")
+    cluster = PLATFORM[start:end].replace("limiter_link", 'bb_bw="1GBps" bb_lat="1us" limiter_link')
+    path = tmp_path / "p.xml"
+    path.write_text(PLATFORM[:start] + (cluster if spelling == "c.bb_bw" else ZONE) + PLATFORM[end:])
+    medians = {}
+    for rate in ("1GBps", "10MBps"):
+        options = [
+            "--set",
+            f"{spelling}={rate}",
+            "--",
+            "net",
+            "-w",
+            "n[0-1]",
+            "--size",
+            "1MiB",
+            "--no-retest",
+        ]
+        assert main(["simulate", str(path), *options, "-o", str(tmp_path / rate)]) == 0
+        records = Run.load(tmp_path / rate).records
+        (found,) = (r for r in records if isinstance(r, Measurement) and r.metric == "bandwidth")
+        assert found.summary is not None
+        medians[rate] = found.summary.median
+    assert 0.9e7 < medians["10MBps"] <= 1.01e7 < 9e7 < medians["1GBps"]
+
+
 ENLARGED = "3 of 9 hosts are made up: platform.xml has 6, and --nodes added n[6-8] to its clusters in turn"
 
 

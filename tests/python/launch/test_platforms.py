@@ -146,3 +146,15 @@ def test_a_cluster_whose_parameters_say_its_hosts_is_not_enlarged(tmp_path: Path
     flat = '<cluster id="f" topology="FLAT" prefix="f" suffix="" radical="0"/>'
     grown = change_platform(write(tmp_path, f'<zone id="a">{fixed}{flat}</zone>'), 4, [], tmp_path)
     assert platform_hosts(grown) == ["t0", "t1", "f0", "f2"]
+
+
+@pytest.mark.parametrize(("hosts", "in_a", "in_b"), [(9, 5, 4), (12, 6, 6), (13, 7, 6)])
+def test_hosts_are_added_to_like_clusters_evenly_and_have_names_of_their_own(
+    tmp_path: Path, hosts: int, in_a: int, in_b: int
+) -> None:
+    clusters = [f'<cluster id="{name}" prefix="{name}" suffix="" radical="1-4"/>' for name in "ab"]
+    path = write(tmp_path, f'<zone id="all" routing="Full">{"".join(clusters)}</zone>')
+    given = platform_hosts(path)
+    grown = platform_hosts(change_platform(path, hosts, [], tmp_path))
+    assert len(grown) == len(set(grown)) == hosts and set(given) <= set(grown)
+    assert [sum(host.startswith(name) for host in grown) for name in "ab"] == [in_a, in_b]
