@@ -133,9 +133,8 @@ def _by_number(
         for name in _own_names(machine) if not matches[k].names else ():
             if number := _LAST_NUMBER.search(short_name(name)):
                 owners[int(number[0])].add(k)
-    found = [k for name in numbers for k in owners.get(int(name), ())]
-    is_one_each = len(found) == len(set(found)) == len(numbers) and all(int(n) in owners for n in numbers)
-    return dict(zip(numbers, found, strict=True)) if is_one_each else {}
+    found = {name: min(owners[int(name)]) for name in numbers if len(owners[int(name)]) == 1}
+    return found if len(set(found.values())) == len(numbers) else {}
 
 
 def _by_address(unmatched: Sequence[str], machines: Sequence[Machine], resolve: Resolve) -> dict[str, int]:
