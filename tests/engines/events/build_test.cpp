@@ -155,6 +155,19 @@ TEST_CASE("fragments of unequal sizes share messages") {
     unlink(path);
 }
 
+TEST_CASE("fragments of one byte and of 4 MiB are in one event") {
+    char path[] = "/tmp/assay-sizes-XXXXXX";
+    const int file = mkstemp(path);
+    const std::string text = "0 fixed 1\n1 fixed 4MiB\n* fixed 1\n";
+    REQUIRE(write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    close(file);
+    check_clean(EventBuilderRun(3, {},
+                                {"--duration", "0", "--events", "20", "--credits", "1", "--slice",
+                                 "1", "--sizes-file", path}),
+                20, 3);
+    unlink(path);
+}
+
 TEST_CASE("the time without a built event counts from the last one, not from the first closed" *
           doctest::test_suite("slow")) {
     // Peers notice the death at different times: those before rank 0 close their events first.
@@ -188,6 +201,13 @@ TEST_CASE("the start names the ranks that it waits for") {
     // The other rank's hello may be behind it.
     CHECK(waits.front().back() == 2);
     CHECK(waits.back().empty());
+    // No event is built before all are there.
+    bool builds = false;
+    for (const Json& record : run.records) {
+        if (record["kind"] == "progress" || record.value("name", "") == "events.build")
+            builds = true;
+        if (record["kind"] == "waiting" && !record["ranks"].empty()) CHECK_FALSE(builds);
+    }
 }
 
 TEST_CASE("a slow filter unit and a stalled builder unit delay others, and nothing is lost") {

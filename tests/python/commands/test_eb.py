@@ -94,6 +94,7 @@ def test_bad_input_is_one_line_and_starts_nothing(
     [
         ("0-3 fixed 64Mibs\n", 'line 1: "64Mibs" is not a size from 1 to 268435456 bytes'),
         ("0-2 fixed 64MiB\n", "no sizes for source 3"),
+        ("0 fixed 0\n* fixed 8\n", 'line 1: "0" is not a size from 1 to 268435456 bytes'),
         (
             "0-2 fixed 8\nfixed 524288\n",
             'sizes.txt, line 2: no sources before "fixed 524288"; fix: write whose sizes they are: 0-7 fixed 524288',

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from test_event_transports import rank_process
 
+from assay.events.figures import buildings
 from assay.explain import explain
 from assay.lab import Fault, Lab
 from assay.records.run import Run
@@ -82,3 +88,28 @@ def test_a_filter_unit_that_limits_all_is_named_and_no_link_is_accused(lab: Lab,
     (finding,) = findings
     assert finding.cause.startswith("the filter units are the limit")
     assert finding.cause in output
+    rate = next(building.throughput for building in buildings(Run.load(tmp_path / "run").records))
+    assert 1e6 < rate < 4e6  # the unit takes 2 MB/s; a slice has a few events of 1.5 MB
+
+
+def test_under_policy_wait_a_killed_rank_is_named_and_its_fragments_are_lost(tmp_path: Path) -> None:
+    """On one machine. Its events wait for it until the limit of the run, and then lack its fragments."""
+    mark, run = uuid.uuid4().hex, tmp_path / "run"
+    command = [str(ROOT / "assay"), "eb", "--transport", "tcp", "-n", "4", "--alone", "--policy", "wait"]
+    with subprocess.Popen(
+        [*command, "--budget", "6s", "--slice", "0.2s", "-o", str(run)],
+        env={**os.environ, "ASSAY_TEST_MARK": mark},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as process:  # fmt: skip
+        records, deadline = run / "records.jsonl", time.monotonic() + LIMIT_S
+        while not (records.is_file() and b"events.slices" in records.read_bytes()):
+            assert time.monotonic() < deadline and process.poll() is None, "no event was built"
+            time.sleep(0.05)
+        victim = rank_process(mark, 2)
+        assert victim is not None
+        os.kill(victim, signal.SIGKILL)
+        output = process.communicate(timeout=LIMIT_S)[0]
+    assert process.returncode == 1, output
+    assert "rank 2 on" in output and "was lost" in output
+    (building,) = [b for b in buildings(Run.load(run).records) if b.params]
+    assert len(building.resumes) == 1 and (building.count("fragments_lost") or 0) > 0, output

@@ -82,6 +82,17 @@ def test_drops_of_joined_messages_are_a_range() -> None:
     assert "udp.receive_buffer_errors grew by 145" in finding.details
 
 
+def test_a_quota_of_the_receiver_is_told_beside_its_full_sockets() -> None:
+    facts: dict[str, Scalar] = {
+        "grown.cpu.throttled_periods": 60, "grown.cpu.periods": 100, "cpu.quota": 0.05
+    }  # fmt: skip
+    quota = Context(id=99, subject=Subject(host="h1"), facts=facts)
+    found = explain([*joined(4205.0, 64, receive_buffer_errors=145.0), quota])
+    causes = {finding.rule: finding.cause for finding in found}
+    assert "in the sockets' buffers" in causes["udp_loss"]
+    assert "h1 was held back by its quota of 0.05 processors for 60 % of the time" in causes["host_limit"]
+
+
 def test_a_count_that_the_kernel_does_not_give_is_not_shown_as_none() -> None:
     (finding,) = losses(*joined(4205.0, 64))
     assert "66 to 4205 messages" in finding.cause  # 66 blocks of 64 hold them
@@ -181,3 +192,4 @@ def test_messages_in_fragments_are_told_as_such() -> None:
     (found,) = losses(*records)
     assert "as fragments that did not all arrive" in found.cause and "in the network" not in found.cause
     assert "cut into 7 fragments: 0.986 % of lost packets" in found.details[0]
+    assert "measure with --size 1472, or an MTU of 9000 everywhere" in found.details[0]
