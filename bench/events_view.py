@@ -2,8 +2,8 @@
 """What the live view of `assay eb` costs: processor time of the program that shows it, over all processors' time.
 
 The ranks are other processes. In turns, the program's standard error is a terminal, which has a view that is drawn
-with each report of the ranks, and /dev/null. The figure is the difference of its processor times over the time of the run and the
-number of processors: what the ranks could have had instead.
+with each report of the ranks, and /dev/null. The figure is the difference of its processor times over the time of the
+run and the number of processors: what the ranks could have had instead.
 """
 
 from __future__ import annotations
