@@ -85,7 +85,7 @@ TEST_CASE("another protocol is recognised by its first bytes") {
 
 TEST_CASE("wrong version, length, JSON and message types are refused") {
     const std::pair<std::string, const char*> wrong[] = {
-        {framed("{}", 2), "version 2 of this measurement's protocol, this side version 1"},
+        {framed("{}", 1), "version 1 of this measurement's protocol, this side version 2"},
         {big_endian_word(control_magic) + big_endian_word(control_version) +
              big_endian_word(max_message_bytes + 1),
          "announces a message of 1048577 bytes"},
