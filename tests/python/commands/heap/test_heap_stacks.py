@@ -11,13 +11,14 @@ from heap_runs import LIMIT_S, REQUIREMENTS, ROOT, functions_on_stack, load_prof
 
 from assay.launch.engines import engines_folder
 from assay.profile.heap import HeapProfile
+from assay.profile.profiles import load_profiles
 
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
 FIXTURES = ROOT / "tests/fixtures/heap"
 
 # Greenlets that are left at different depths: each switch moves C stacks that differ in their frames.
-GREENLETS = """
+SWITCHING = """
 import greenlet
 main = greenlet.getcurrent()
 def deep(n):
@@ -31,7 +32,26 @@ greenlets = [greenlet.greenlet(body) for _ in range(6)]
 for k, one in enumerate(greenlets): one.switch(3 * k)
 for _ in range(20):
     for one in greenlets: one.switch()
-print(len(kept), all(one.dead for one in greenlets))
+"""
+GREENLETS = SWITCHING + "print(len(kept), all(one.dead for one in greenlets))"
+
+
+# As gunicorn with gevent: the master forks workers that switch greenlets, and kills one of them.
+SERVER = f"""
+import os, signal
+ready, told = os.pipe()
+workers = []
+while len(workers) < 2 and (worker := os.fork()):
+    workers.append(worker)
+if len(workers) == 2:
+    os.read(ready, 1), os.read(ready, 1)
+    os.kill(workers[1], signal.SIGKILL)
+    print([os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) for worker in workers])
+    raise SystemExit
+{SWITCHING}
+os.write(told, b"r")
+if len(workers) == 1: signal.pause()
+raise SystemExit(3)
 """
 
 
@@ -76,6 +96,15 @@ def test_a_python_program_that_switches_greenlets(allocator: str, tmp_path: Path
     environment = {"PYTHONMALLOC": allocator}
     assert record(tmp_path, sys.executable, "-c", GREENLETS, environment=environment) == (0, "120 True\n")
     assert large_blocks(load_profile(tmp_path), "body", 50_000) == 120
+
+
+def test_a_server_forks_workers_that_switch_greenlets_and_kills_one(tmp_path: Path) -> None:
+    pytest.importorskip("greenlet")
+    assert record(tmp_path, sys.executable, "-c", SERVER) == (0, "[3, -9]\n")
+    profiles = load_profiles(tmp_path)
+    assert len(profiles) == 3 and not any(profile.gap for profile in profiles)
+    assert sorted(large_blocks(profile, "body", 50_000) for profile in profiles) == [0, 120, 120]
+    assert sorted(profile.process.complete for profile in profiles) == [False, True, True]
 
 
 def test_a_stale_state_of_an_interpreter_is_not_followed(tmp_path: Path) -> None:
