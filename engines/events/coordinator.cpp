@@ -377,8 +377,11 @@ void Coordinator::advance(Nanoseconds time) {
         admit_returned(time);
         take_plan(time);
         const bool time_is_up = settings_.duration > 0 && time - start_ >= settings_.duration;
-        if ((time_is_up || interrupted_) && !draining_) {
-            manager_.stop();
+        if (time_is_up || interrupted_) manager_.stop();
+        // Without filter units the rest is as fast as all before it.
+        const bool ends = time_is_up || interrupted_ ||
+                          (!settings_.units.filters.empty() && manager_.all_assigned());
+        if (ends && !draining_) {
             draining_ = {time, manager_.ledger().open_groups()};
             results_.end_rates(time - start_);
         }

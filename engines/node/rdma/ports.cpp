@@ -194,10 +194,12 @@ bool is_better(const GidPair& a, const GidPair& b) {
 }  // namespace
 
 std::optional<GidPair> choose_gids(const std::vector<Gid>& own, const std::vector<Gid>& other) {
+    const bool by_hand = own.size() == 1 && other.size() == 1;
     std::optional<GidPair> best;
     for (const Gid& mine : own)
         for (const Gid& theirs : other) {
-            if (theirs.type != mine.type || preference(theirs) != preference(mine)) continue;
+            if (theirs.type != mine.type) continue;
+            if (preference(theirs) != preference(mine) && !by_hand) continue;
             const GidPair pair{mine, theirs};
             if (!best || is_better(pair, *best)) best = pair;  // the first of equal ones
         }

@@ -58,7 +58,8 @@ std::vector<Gid> gids(const PortName&);
 // of the same address type may differ between hosts. RoCE v2 is preferred to v1, because it is
 // routable and the usual switch configuration. Within a type, IPv4 is preferred to global IPv6, and
 // global IPv6 to link-local; then the addresses that begin alike, as those of one network do. Both
-// sides choose the same pair. None if the tables have no such pair.
+// sides choose the same pair. Of one entry each, chosen by hand, only the type must be the same.
+// None if the tables have no such pair.
 struct GidPair {
     Gid own, other;
 };

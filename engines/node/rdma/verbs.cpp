@@ -18,6 +18,7 @@
 #include <random>
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 #include "node/rdma/library.hpp"
 #include "node/rdma/ports.hpp"
 
@@ -55,6 +56,7 @@ Owned<ibv_context> open(const PortName& name) {
                 "install its provider (Debian: apt-get install ibverbs-providers)");
 }
 
+constexpr std::size_t max_type = 20;  // characters of "IB/RoCE v1"
 constexpr std::size_t max_gids = 64;  // of a port's table that are told to the other side
 
 // Of "fe80:0000:0000:0000:0000:0000:0000:0001". Throws PeerError for another text.
@@ -67,11 +69,15 @@ ibv_gid parse_gid(const std::string& text) {
 }
 
 std::vector<Gid> read_gids(const Json& list) {
+    if (list.size() > max_gids)
+        throw PeerError(fmt::format("the other side sent {} GIDs", list.size()),
+                        "use the same version of Assay on both sides");
     std::vector<Gid> table;
     for (const Json& entry : list) {
         table.push_back(
             {static_cast<int>(whole_number(entry.at(0), 0xffff)), entry.at(1), entry.at(2), ""});
         parse_gid(table.back().address);
+        table.back().type = printable(table.back().type).substr(0, max_type);
     }
     return table;
 }

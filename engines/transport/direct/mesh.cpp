@@ -23,8 +23,8 @@ constexpr std::array<char, 8> hello_magic{'a', 's', 's', 'a', 'y', '-', 't', '1'
 constexpr std::size_t max_callers = 64;  // connections that are not authenticated yet
 constexpr Nanoseconds hello_answer_limit = 5'000'000'000;  // for a peer's proof and answer
 constexpr Nanoseconds hello_limit = 5'000'000'000, expiry_period = 1'000'000'000;
+constexpr Nanoseconds caller_patience = 3'000'000'000;  // less than that of a peer (session::Gate)
 constexpr Nanoseconds rejoin_limit = 1'000'000'000;  // to reach a peer, for a rank that comes back
-constexpr Nanoseconds start_grace = 5'000'000'000;   // for rank 0 to say who is missing
 constexpr useconds_t retry_us = 50'000;
 constexpr Nanoseconds waiting_period = 1'000'000'000;  // of reports at the start
 constexpr std::size_t max_named_ranks = 8;
@@ -119,10 +119,16 @@ void Mesh::connect_all() {
     const bool is_returning = self_.incarnation > 0;
     for (int peer = 0; peer < size(); ++peer) {
         if (peer == rank() || (!is_returning && peer > rank())) continue;
-        const std::string reason =
-            self_.peers[index(peer)].port == 0
-                ? "it is gone"
-                : connect_to(peer, is_returning ? rejoin_limit : deadline - now());
+        std::string reason;
+        for (bool again = true; again;) {
+            const Nanoseconds begin = now();
+            reason = self_.peers[index(peer)].port == 0
+                         ? "it is gone"
+                         : connect_to(peer, is_returning ? rejoin_limit : deadline - begin);
+            // A peer gives up a caller that is silent for some seconds, as one that was stopped is.
+            again = !reason.empty() && !is_returning && now() - begin > caller_patience &&
+                    now() < deadline;
+        }
         if (reason.empty()) continue;
         if (!is_returning)
             throw Error(fmt::format("rank {} cannot reach rank {} at {} port {}: {}", rank(), peer,
@@ -136,8 +142,6 @@ void Mesh::connect_all() {
 
 void Mesh::await_ranks(const std::function<std::vector<int>()>& missing_ranks,
                        const std::function<void()>& wait) {
-    // Rank 0 knows best who is missing, and ends the others.
-    const Nanoseconds deadline = start_deadline_ + (rank() == 0 ? 0 : start_grace);
     Nanoseconds next_report = now() + waiting_period;
     bool has_reported = false;
     for (;;) {
@@ -149,7 +153,7 @@ void Mesh::await_ranks(const std::function<std::vector<int>()>& missing_ranks,
             has_reported = true;
         }
         if (missing.empty()) return;
-        if (time > deadline)
+        if (time > start_deadline_)
             throw Error(fmt::format("rank {} hears nothing from {} within {:.0f} s", rank(),
                                     name_ranks(missing), seconds(settings_.start_limit)),
                         "check that the hosts reach each other on any port, by TCP and by UDP, or "

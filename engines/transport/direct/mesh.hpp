@@ -78,6 +78,8 @@ public:
     // Closes the connection to a peer.
     void drop(int peer);
 
+    // The highest incarnation of a peer that was ever connected; -1: none.
+    int incarnation_of(int peer) const { return links_[index(peer)].incarnation; }
     bool is_connected(int peer) const { return links_[index(peer)].socket >= 0; }
     int rank() const { return self_.rank; }
     int size() const { return self_.size(); }

@@ -46,19 +46,22 @@ void PeerTransport::connect() {
 }
 
 // A rank may be stopped while others are connected already. They begin when rank 0 has heard that
-// every rank is.
+// every rank is. A rank that dies meanwhile is waited for: its new process is there when it is
+// connected, and takes part in no start.
 void PeerTransport::start_together() {
     std::vector<std::pair<int, Ticket>> awaited;
     const auto missing = [&] {
-        std::erase_if(awaited,
-                      [this](const auto& entry) { return release_if_completed(entry.second); });
+        std::erase_if(awaited, [this](const auto& entry) {
+            return release_if_completed(entry.second) || mesh_.incarnation_of(entry.first) > 0;
+        });
         std::vector<int> ranks;
         for (const auto& [peer, ticket] : awaited) ranks.push_back(peer);
         return ranks;
     };
     const auto wait = [this] {
         progress();
-        check_all_present("the start");
+        const auto leader = std::ranges::find(losses_, 0, &Loss::peer);
+        if (leader != losses_.end()) throw_lost(*leader, "the start");
         idle_wait(0, start_wait);
     };
     if (rank() != 0) send_internal(nullptr, 0, 0, tag_start);

@@ -277,7 +277,7 @@ def event_resends(evidence: Evidence) -> list[Finding]:
                     f"{label}: {resent[label]:,.0f} of {sent[label]:,.0f} "
                     f"({format_share(resent[label] / sent[label])})"
                     for label in most
-                    if sent.get(label)
+                    if resent[label] and sent.get(label)
                 ],
                 fix="find the host: assay net over the same hosts; then the error and drop counters of its port at "
                 "both ends (ethtool -S), pause frames, and the queues on the way",

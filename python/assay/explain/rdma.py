@@ -23,7 +23,14 @@ def rdma_failed(evidence: Evidence) -> list[Finding]:
         if not isinstance(record, Failure) or not (match := FAILED.search(record.problem)):
             continue
         transfer, peer, error, status = match.groups()
-        passed = sorted({float(r.params["size"]) for r in evidence.measurements("node.rdma", "bandwidth")})
+        passed = sorted(
+            {
+                float(r.params["size"])
+                for r in evidence.measurements("node.rdma", "bandwidth")
+                if r.params.get("op") == transfer.partition(" ")[0]
+                and str(r.params.get("peer_device", "")) in peer
+            }
+        )
         sizes = ", ".join(format_size(int(size)) for size in passed)
         findings.append(
             Finding(

@@ -126,15 +126,18 @@ def _by_short_name(
 def _by_number(
     unmatched: Iterable[str], machines: Sequence[Machine], matches: Sequence[Match]
 ) -> dict[str, int]:
-    """Numbers of nodes, as aprun takes them: 29 is nid00029. None of them unless each is that of one machine."""
+    """Numbers of nodes, as aprun takes them: 29 is nid00029. None of them unless each is that of one machine, and all
+    machines have the same name before it."""
     numbers = [name for name in unmatched if _NUMBER.fullmatch(name)]
     owners: dict[int, set[int]] = defaultdict(set)
+    prefixes = set()
     for k, machine in enumerate(machines):
-        for name in _own_names(machine) if not matches[k].names else ():
-            if number := _LAST_NUMBER.search(short_name(name)):
-                owners[int(number[0])].add(k)
+        name = short_name(machine.host)
+        if not matches[k].names and (number := _LAST_NUMBER.search(name)):
+            owners[int(number[0])].add(k)
+            prefixes.add(name[: number.start()])
     found = {name: min(owners[int(name)]) for name in numbers if len(owners[int(name)]) == 1}
-    return found if len(set(found.values())) == len(numbers) else {}
+    return found if len(prefixes) == 1 and len(set(found.values())) == len(numbers) else {}
 
 
 def _by_address(unmatched: Sequence[str], machines: Sequence[Machine], resolve: Resolve) -> dict[str, int]:

@@ -54,6 +54,7 @@ CHANGES_OUTPUT = (
     "MPIEXEC_PREFIX_DEFAULT",
     "MPIEXEC_PREFIX_STDOUT",
 )
+SILENCE = "no message from any rank"
 DEADLOCK = re.compile(r"/CRITICAL\] Oops! Deadlock")  # of simulated ranks: smpirun ends with 0
 
 
@@ -87,7 +88,9 @@ class EngineResult:
     """How an engine ended. ``failure`` is None if every rank finished."""
 
     failure: Failure | None = None
-    awaited: list[str] = field(default_factory=list)  # hosts that had not come when it failed
+    silent: list[str] = field(
+        default_factory=list
+    )  # hosts that had not come, or all if none said anything more
     interrupted: bool = False
     stderr: str = ""  # the last TAIL_BYTES
     load: Load = field(default_factory=Load)  # of this machine by other programs during the run
@@ -135,7 +138,7 @@ def run_engine(
     if not result.interrupted and (result.failure or status != 0 or DEADLOCK.search(result.stderr)):
         result.failure = _complete_failure(result.failure, status, result.stderr, diagnose)
         name_awaited(result.failure, start)
-        result.awaited = start.awaited
+        result.silent = start.awaited or (engine.hosts if SILENCE in result.failure.problem else [])
     return result
 
 
@@ -352,7 +355,7 @@ def _silence_failure(start: Start, limits: Limits) -> Failure:
             subject=Subject(host=silent[0]) if len(silent) == 1 else Subject(),
         )
     return Failure(
-        problem=f"no message from any rank for {limits.silence:.0f} s",
+        problem=f"{SILENCE} for {limits.silence:.0f} s",
         fix="check whether the hosts still answer",
     )
 

@@ -307,11 +307,13 @@ class Session:
         if ending.interrupted:
             self.interrupt()
         elif ending.failure:
-            name_lost_packets(ending.failure, started[0].site, ending.awaited or started[0].hosts)
             ending.failure.problem += f" ({busy})" if busy else ""
             names.rename(ending.failure)
-            self.run.append(ending.failure)
-            self.ended_early = ending.failure.problem
+            try:
+                name_lost_packets(ending.failure, started[0].site, ending.silent)
+            finally:  # also after Ctrl-C
+                self.run.append(ending.failure)
+                self.ended_early = ending.failure.problem
         return not self.ended_early
 
     def interrupt(self) -> None:

@@ -25,7 +25,7 @@ MAX_LENGTH = 1000  # characters
 MAX_PROCESSORS = 4096  # hwloc takes 4 s for these, and four times as long for twice as many
 MAX_MASK = 1 << 16  # characters
 # A level is "TYPE:COUNT", or a count alone. hwloc reads it as strtoul does with base 0.
-COUNT = re.compile(r"(?:^|[\s:\])])\s*(0[xX][0-9a-fA-F]+|\d+)")
+COUNT = re.compile(r"(?:^|[\s:\])])\s*[+-]?(0[xX][0-9a-fA-F]+|\d+)")
 MACHINE = Wanted("an hwloc XML", "give the file of 'lstopo FILE.xml', or a synthetic string", ("hwloc",))
 EVERY = "0xf...f"  # hwloc's mask without an end
 

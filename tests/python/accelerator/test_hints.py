@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from durability import later
+from durability import later, needs_root
 from mpi_programs import PROGRAMS, accelerated, mpi_command, run
 
 pytestmark = pytest.mark.programs
@@ -35,6 +35,7 @@ def infos(mpi: str, program: list[str], env: dict[str, str] | None = None) -> di
     return found
 
 
+@needs_root
 @pytest.mark.parametrize(
     "hints",
     [

@@ -149,6 +149,7 @@ def test_simulate_fails_with_its_program(tmp_path: Path, platform: str):
     assert main(["simulate", platform, "--nodes", "2", "--", str(source)]) == 2
 
 
+@pytest.mark.slow
 @simulated
 def test_resume_measures_only_the_missing_rounds(tmp_path: Path, platform: str):
     """Two thirds of the records are removed. The remaining rounds are not measured again, and the result is the
@@ -170,6 +171,7 @@ def test_resume_measures_only_the_missing_rounds(tmp_path: Path, platform: str):
     assert up.value == pytest.approx(1e8, rel=0.01)
 
 
+@pytest.mark.slow
 @simulated
 def test_small_messages_have_the_rate_of_the_latency_and_a_bounded_number(tmp_path: Path):
     """A flow has 64 messages in flight, and the links a latency of 200 us."""

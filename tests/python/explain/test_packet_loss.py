@@ -135,6 +135,7 @@ def planted_random_counters(
     return records + pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_pair", [False, True])
 @pytest.mark.parametrize("unevenness", [0.0, 0.6])
 def test_random_losses_rarely_hide_a_side_or_name_a_wrong_one(unevenness: float, by_pair: bool) -> None:

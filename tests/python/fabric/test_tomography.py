@@ -87,6 +87,7 @@ def test_nothing_is_named_on_a_healthy_fabric(seed: int) -> None:
     assert find_slow_links(crossed, value, routes.fabric.links) == []
 
 
+@pytest.mark.slow
 def test_a_slow_link_among_1296_is_named() -> None:
     routes = fat_tree("radix=36")
     assert routes.fabric.between_switches.sum() == 1296

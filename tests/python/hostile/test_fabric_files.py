@@ -24,6 +24,8 @@ from assay.fabric.remedies.slurm import topology_conf, topology_yaml, tree_of
 from assay.fabric.remedies.slurm_files import read_topology
 from assay.fabric.remedies.slurm_verify import differences
 
+pytestmark = pytest.mark.slow
+
 FABRIC = read_fabric(SIX / "topology.txt")
 TABLES = read_tables(SIX / "fts.txt", FABRIC)
 

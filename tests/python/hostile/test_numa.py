@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import msgspec
+import pytest
 from damage import fuzzed
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +30,8 @@ from assay.profile.numa_ranks import merge_ranks
 from assay.profile.profiles import Profiles
 from assay.report.numa import show_numa
 from assay.report.numa_page import numa_page
+
+pytestmark = pytest.mark.slow
 
 ROWS: list[list[object]] = [
     ["process", 1, "gcc", 10, 1, 4096, 2, "./a\x00b\x00", "3"],

@@ -36,6 +36,8 @@ from assay.records.schema import (
 )
 from assay.records.units import parse_quantity, parse_size
 
+pytestmark = pytest.mark.slow
+
 RECORD = encode(Measurement(name="node.memory", metric="bandwidth", unit="B/s", params={"size": 3}))
 INFO = encode(RunInfo(id="x", command=["assay"], assay="0", started="2026-01-01T00:00:00+00:00"))
 ROOT = Path(__file__).resolve().parents[3]

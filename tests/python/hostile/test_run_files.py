@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pytest
 from damage import damaged, fuzzed, read_or_refuse_file
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,8 @@ from assay.records.schema import (
     encode,
 )
 from assay.report.events import show_events
+
+pytestmark = pytest.mark.slow
 
 INFO = encode(RunInfo(id="x", command=["assay"], assay="0", started="2026-01-01T00:00:00+00:00"))
 MATRIX = encode(

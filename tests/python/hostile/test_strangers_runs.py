@@ -19,6 +19,8 @@ from assay.records.files import open_appended, open_new, open_regular, replace_f
 from assay.records.run import Run
 from assay.records.schema import Measurement
 
+pytestmark = pytest.mark.slow
+
 RECORD = Measurement(name="node.memory", metric="bandwidth", unit="B/s")
 
 

@@ -76,7 +76,7 @@ def test_the_number_of_a_node_is_matched(own_names: list[str]) -> None:
     assert {context.facts["host.recognised_by"] for context in contexts} == {"number"}
 
 
-@pytest.mark.parametrize("own_names", [["vm2", "vm3"], ["a-2", "b-2"], ["vm", "vm1"]])
+@pytest.mark.parametrize("own_names", [["vm2", "vm3"], ["a-2", "b-2"], ["vm", "vm1"], ["web-2", "db-1"]])
 def test_numbers_that_are_not_those_of_the_machines_are_matched_by_rank(own_names: list[str]) -> None:
     assert labels(["1", "2"], report(*map(Machine, own_names))) == ["1", "2"]
 

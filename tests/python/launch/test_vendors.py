@@ -64,6 +64,7 @@ TOOLS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(NO_MPICH, reason="no MPICH to start ranks with")
 @pytest.mark.parametrize(("launcher", "tool", "options"), TOOLS, ids=["intelmpi", "pals", "aprun"])
 @pytest.mark.parametrize("site", [HERE, REMOTE], ids=["here", "hosts"])

@@ -55,6 +55,7 @@ def test_collectives_are_those_of_the_measured_mpi(library: str, selector: str) 
     assert configuration(measured)["smpi/coll-selector"] == selector
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
 @pytest.mark.parametrize("library", ["Open MPI v4.1.4", "MPICH Version: 4.0.2"])
 def test_a_long_all_to_all_on_an_odd_number_of_ranks_is_simulated(library: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ SOURCE = ROOT / "tests" / "fixtures" / "numa" / "early.cpp"
 COUNT = 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

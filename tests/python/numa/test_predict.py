@@ -36,6 +36,7 @@ def test_a_synthetic_string_gives_nodes() -> None:
         ("numa:70000 pu:1", "too large"),
         ("numa:2 70000", "too large"),
         ("0x20000", "too large"),
+        ("numa:+2 pu:+70000", "too large"),
         ("numa:2(indexes=1,0) 70000", "too large"),
         ("numa:99999999999 pu:1", "too large"),
         ("pu:1 " * 1000, "too large"),

@@ -213,6 +213,7 @@ int main() {{ secret(); environment(); waits(); endless(); kept = std::malloc(10
 HAS_ENGINES = not [mark for mark in REQUIREMENTS if mark.args[0]]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_ENGINES, reason="needs the engines and a compiler")
 @pytest.mark.parametrize("option", ["-gdwarf-4", "-gdwarf-5"])
 def test_relative_names_are_resolved_against_the_compilation_directory(option: str, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def total() -> Measurement:
     return Measurement(name="events.build", metric="throughput", unit="B/s", summary=summary(USUAL))
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_time_and_a_dip_of_one_slice_stays() -> None:
     kept = KeptRecords()
     largest = 0

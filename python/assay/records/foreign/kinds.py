@@ -140,7 +140,10 @@ FABRIC = (
     Kind(
         "net_dump",
         "ibdiagnet's net_dump",
-        _lines(r"^(#[^\n]*\n)*[^\n]* LID [0-9]+\s*\n *# +: IB# +: "),
+        _lines(
+            r"^[^\n]* LID [0-9]+[ \t\r]*\n *# +: IB# +: |"
+            r"^# Running version: \"IBDIAGNET [^\n]*\n[^\n]* LID [0-9]+[ \t\r]*\n"
+        ),
     ),
     Kind(
         "ibdiagnet.log",

@@ -154,7 +154,9 @@ TEST_CASE("two sides choose GIDs of one type and kind of address, whatever their
                  {{1, other_network, "RoCE v2", ""}, {2, same_network, "RoCE v2", ""}}) ==
           std::pair{1, 2});
     CHECK(chosen({v1}, {v2}) == std::pair{-1, -1});
-    CHECK(chosen({v2}, {{0, global, "RoCE v2", ""}}) == std::pair{-1, -1});
+    CHECK(chosen({v2, {4, ipv4, "RoCE v2", ""}}, {{0, global, "RoCE v2", ""}}) ==
+          std::pair{-1, -1});
+    CHECK(chosen({v2}, {{0, global, "RoCE v2", ""}}) == std::pair{3, 0});  // both chosen by hand
 }
 
 TEST_CASE("RoCE v2 is preferred to v1, and IPv4 and global addresses to link-local ones") {

@@ -178,7 +178,7 @@ TEST_CASE("a rank that is stopped while others connect is waited for") {
         MeshSettings settings = settings_of(name);
         settings.heartbeat_limit = 100'000'000;
         const pid_t child = start_process(job, 2, settings);
-        std::atomic<bool> is_heard{false};
+        std::atomic<bool> is_heard{false}, has_connected{false};
         MeshSettings of_rank_0 = settings;
         of_rank_0.on_waiting = [&](std::span<const int> missing) {
             if (std::ranges::equal(missing, std::array{1})) is_heard = true;
@@ -191,12 +191,33 @@ TEST_CASE("a rank that is stopped while others connect is waited for") {
                 usleep(400'000);  // four times the limit of silence
                 kill(child, SIGCONT);
                 CHECK_NOTHROW(rank_1->connect());
+                has_connected = true;
             });
             CHECK_NOTHROW(rank_0->connect());
             is_heard = true;
+            for (std::vector<Ticket> completed; !has_connected; completed.clear())
+                rank_0->poll(completed);
         }
         kill_process(child);
     }
+}
+
+TEST_CASE("a rank that is stopped until a peer has given it up calls again" *
+          doctest::test_suite("acceptance")) {
+    Job job("tcp", 2);
+    const MeshSettings settings = settings_of("tcp");
+    const pid_t child = start_process(job, 1, settings);
+    const auto rank_0 = job.rank(0, settings);
+    usleep(500'000);  // the child waits for rank 0's answer
+    kill(child, SIGSTOP);
+    {
+        std::jthread other([&] {
+            usleep(7'000'000);
+            kill(child, SIGCONT);
+        });
+        CHECK_NOTHROW(rank_0->connect());
+    }
+    kill_process(child);
 }
 
 TEST_CASE("strangers are refused, and the job continues") {

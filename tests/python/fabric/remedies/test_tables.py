@@ -136,6 +136,7 @@ def test_hosts_of_a_switch_use_the_lids_in_turn() -> None:
     assert path_of(fabric, 1).tolist() == [0] * 10
 
 
+@pytest.mark.slow
 def test_four_lids_per_host_are_within_1_percent_of_split_flows() -> None:
     fabric = fat_tree("radix=36,nodes=500")
     dead = np.random.default_rng(1).choice(np.flatnonzero(fabric.between_switches), 10, replace=False)
