@@ -21,7 +21,7 @@ class Violation:
 
 
 def check_errors(plan: Plan, replay: Replay, after: dict[int, UnsafeBytes]) -> list[Violation]:
-    """Operations may fail only during the fault, or if a failed fsync has lost bytes.
+    """Operations may fail only during the fault, or if the program must take bytes for lost after a failed fsync.
 
     ``after``: by sync or close, the bytes that were not safe when it returned.
     """
@@ -34,7 +34,7 @@ def check_errors(plan: Plan, replay: Replay, after: dict[int, UnsafeBytes]) -> l
         description = f"{operation.line()}: error class {outcome.error} on rank {rank}"
         if begins is None or outcome.ended_ns < begins or plan.fault in SLOW:
             violations.append(Violation("error without a fault", description))
-        elif operation.number in after and after[operation.number].lost:
+        elif operation.number in after and after[operation.number].doubtful:
             continue
         elif ends and outcome.started_ns > ends:
             violations.append(

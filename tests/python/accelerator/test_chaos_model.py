@@ -312,8 +312,8 @@ def test_files_that_have_had_the_same_name_are_not_confused(tmp_path: Path) -> N
     log.write_text("".join(f"{line}\n" for line in lines))
     saves = [Operation("sync", 1, (0,)), Operation("close", 2, (1,))]
     assert unsafe_bytes(log, saves, node_of_rank=lambda rank: rank)[0] == {
-        1: UnsafeBytes(unsynced=False, lost=True),
-        2: UnsafeBytes(unsynced=False, lost=False),
+        1: UnsafeBytes(unsynced=False, lost=True, doubtful=True),
+        2: UnsafeBytes(unsynced=False, lost=False, doubtful=False),
     }
 
 
@@ -372,14 +372,31 @@ def test_without_a_store_all_bytes_are_on_the_medium(
     assert [violation.text.split()[-1] for violation in found] == states
 
 
-def test_an_error_after_the_fault_needs_lost_bytes(tmp_path: Path) -> None:
+OTHER_SAVE_RETURNED = ["0 returned 4 -1"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "kinds"),
+    [
+        ([*FAILED, *SYNCED], []),
+        (["wrote 10 0", *SYNCED], ["error after the fault"]),
+        # An fsync of which the program knows nothing has saved the bytes before another one fails.
+        (["wrote 10 0", *SYNCED, "syncing 0 -1", "failed -1 -1", *SYNCED], []),
+        (["wrote 10 0", *SYNCED, *OTHER_SAVE_RETURNED, "syncing 0 -1", "failed -1 -1"], ["error after the fault"]),
+        # The other node's fsync has failed, so the sync is an error on both.
+        ([*TWO_NODES, *SYNCED, *OTHER_FAILED, "78 wrote 10 20", *OTHER_SYNCED], []),
+        ([*FAILED, "wrote 10 0", *SYNCED], ["error after the fault"]),
+    ],
+)  # fmt: skip
+def test_an_error_after_the_fault_needs_bytes_that_may_be_lost(
+    lines: list[str], kinds: list[str], tmp_path: Path
+) -> None:
     ranks = logs(GOOD[1000:1100])
     ranks[0].notes |= {"fault-begins": 1, "fault-ended": 2}
     ranks[0].outcomes[5] = Outcome(50, 55, 32)
     replay = Replay(plan_with_fault("fsync"), ranks)
-    for lines, kinds in (([*FAILED, *SYNCED], []), (["wrote 10 0", *SYNCED], ["error after the fault"])):
-        found = check_errors(plan_with_fault("fsync"), replay, unsafe_after_sync(lines, tmp_path))
-        assert [violation.kind for violation in found] == kinds
+    found = check_errors(plan_with_fault("fsync"), replay, unsafe_after_sync(lines, tmp_path))
+    assert [violation.kind for violation in found] == kinds
 
 
 # ---- plans
