@@ -143,6 +143,7 @@ def build_parser(arguments: Sequence[str] | None = None) -> Parser:
             notes=getattr(command, "notes", ""),
             examples=command.examples,
         )
+        verb.line = arguments[1:] if arguments and arguments[0] == name else ()
         command.prepare_parser(verb)
         verb.set_defaults(execute=command.run)
     return parser

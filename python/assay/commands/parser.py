@@ -46,6 +46,7 @@ class Parser(argparse.ArgumentParser):
         self.examples = list(examples)
         self.notes = notes
         self.default_verb: Parser | None = None  # that is understood where no sub-verb is typed
+        self.line: Sequence[str] = ()  # what the command line has after the verb, where it is known
         self._advanced: argparse._ArgumentGroup | None = None
 
     @property

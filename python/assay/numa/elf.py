@@ -11,17 +11,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-
 from assay.records.files import open_regular
 
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _NOTE = struct.Struct("<III")
-_SYMBOL = np.dtype(
-    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
-)
+_SYMBOL = [
+    ("name", "<u4"),
+    ("info", "u1"),
+    ("other", "u1"),
+    ("section", "<u2"),
+    ("value", "<u8"),
+    ("size", "<u8"),
+]
 NOTES, BUILD_ID, FUNCTION = 4, 3, 2  # PT_NOTE, NT_GNU_BUILD_ID, STT_FUNC
 LOADER = 3  # PT_INTERP
 MAX_PATH = 4096
@@ -60,11 +63,14 @@ def loader_of(file: BinaryIO) -> str:
 def function_extent(file: BinaryIO, address: int) -> tuple[int, int] | None:
     """The first address of the function that holds an address of the file, and the one after its end. None if no
     symbol of a function has a size that includes it."""
+    import numpy as np  # imported when it is needed: each program that is started has its loader looked up
+
+    entry = np.dtype(_SYMBOL)
     for _, kind, _, _, offset, size, _, _, _, _ in _table(file, _SECTION):
         if kind not in SYMBOL_TABLES or size > MAX_SYMBOL_BYTES:
             continue
         content = _read(file, offset, size)
-        symbols = np.frombuffer(content, _SYMBOL, len(content) // _SYMBOL.itemsize)
+        symbols = np.frombuffer(content, entry, len(content) // entry.itemsize)
         symbols = symbols[(symbols["info"] & 15) == FUNCTION]
         symbols = symbols[(symbols["value"] <= address) & (address - symbols["value"] < symbols["size"])]
         if len(symbols):

@@ -179,6 +179,14 @@ def test_the_parser_of_a_single_verb_equals_that_among_all(verb: str) -> None:
     assert set(alone) == {name for name in PARSERS if f"{name} ".startswith(f"assay {verb} ")}
 
 
+@pytest.mark.parametrize("name", [name for name in PARSERS if re.fullmatch(r"assay (io|fabric) \w+", name)])
+def test_the_parser_of_a_single_sub_verb_equals_that_among_all(name: str) -> None:
+    words = name.split()[1:]
+    alone = dict(walk(build_parser(words)))
+    assert alone[name].format_full_help() == PARSERS[name].format_full_help()
+    assert {other for other in alone if not other.startswith(name)} == {"assay", f"assay {words[0]}"}
+
+
 def test_a_verb_does_not_import_other_verbs() -> None:
     code = "import sys; from assay.cli import main; main(['numa', '--help']); print(*sys.modules)"
     done = subprocess.run(
@@ -216,9 +224,12 @@ def test_without_a_verb_none_is_imported(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["lab", "--help"], ["lab", "up", "--nodse", "3"], ["lab", "vm", "--numa", "none"], ["list", "--help"]],
+    [
+        ["lab", "--help"], ["lab", "up", "--nodse", "3"], ["lab", "vm", "--numa", "none"], ["list", "--help"],
+        ["io", "run", "--help"], ["io", "run", "--", "no-such-program"], ["io", "recover", "--help"], ["io", "stores"],
+    ],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_a_verb_that_judges_nothing_imports_little(arguments: list[str]) -> None:
     modules = imported_by(arguments)
     assert f"assay.commands.{arguments[0]}" in modules

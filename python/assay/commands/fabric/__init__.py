@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from assay.commands.fabric.anonymise import prepare_anonymise
-from assay.commands.fabric.blame import prepare_blame
-from assay.commands.fabric.check import prepare_check
-from assay.commands.fabric.conflicts import prepare_conflicts
-from assay.commands.fabric.platform import prepare_platform
-from assay.commands.fabric.repair import prepare_repair
-from assay.commands.fabric.schedule import prepare_schedule
-from assay.commands.fabric.slurm import prepare_slurm
 from assay.commands.parser import Example
 from assay.commands.sub_verbs import VerbGroup
 
@@ -31,13 +23,13 @@ class Fabric(VerbGroup):
             "a fabric",
         ),
     ]
-    sub_verbs = (
-        prepare_conflicts,
-        prepare_check,
-        prepare_schedule,
-        prepare_repair,
-        prepare_blame,
-        prepare_slurm,
-        prepare_platform,
-        prepare_anonymise,
-    )
+    modules = {
+        "conflicts": "conflicts",
+        "check": "check",
+        "schedule": "schedule",
+        "repair": "repair",
+        "blame": "blame",
+        "slurm": "slurm",
+        "platform": "platform",
+        "anonymise": "anonymise",
+    }

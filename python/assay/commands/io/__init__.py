@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from assay.commands.io.bench import prepare_bench
-from assay.commands.io.device import prepare_device
-from assay.commands.io.doctor import prepare_doctor
-from assay.commands.io.drain import prepare_drain
-from assay.commands.io.playground import prepare_playground
-from assay.commands.io.recover import prepare_recover
-from assay.commands.io.run import prepare_run
-from assay.commands.io.stores import prepare_drop, prepare_stores
 from assay.commands.parser import Example
 from assay.commands.sub_verbs import VerbGroup
 
@@ -25,14 +17,14 @@ class Io(VerbGroup):
         Example("assay io bench ior", "transfer sizes, with and without the accelerator", "minutes"),
         Example("assay io doctor", "what the accelerator can use on this node"),
     ]
-    sub_verbs = (
-        prepare_run,
-        prepare_bench,
-        prepare_device,
-        prepare_playground,
-        prepare_doctor,
-        prepare_stores,
-        prepare_drain,
-        prepare_recover,
-        prepare_drop,
-    )
+    modules = {
+        "run": "run",
+        "bench": "bench",
+        "device": "device",
+        "playground": "playground",
+        "doctor": "doctor",
+        "stores": "stores",
+        "drain": "drain",
+        "recover": "recover",
+        "drop": "stores",
+    }
