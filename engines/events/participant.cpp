@@ -235,7 +235,11 @@ void Participant::on_change(const PeerChange& change) {
         if (started_ && !coordinator_)
             context_.send_to_manager(encode_rank(MessageKind::peer_joined, change.rank));
     } else {
-        // A rank that came back too late finds no manager, and ends without an error.
+        // A link that has just come up may not lead to rank 0 yet. Where the run goes on, the launcher
+        // starts the rank again, because it has failed.
+        if (change.rank == 0 && !started_ && context_.transport.incarnation() > 0)
+            throw Error("this rank came back and does not reach rank 0, the event manager",
+                        "check the links of this host");
         if (change.rank == 0 && !started_) stopping_ = true;
         if (change.rank == 0 && !stopping_)
             throw Error("rank 0, the event manager, was lost: events can no longer be assigned",

@@ -186,11 +186,13 @@ class Ranks:
             _send(self._planner, line)
         elif self.job.survive and number > 0 and rank.has_table and line.startswith(b'{"kind":"failure"'):
             # The other ranks go on. A host that is cut off reports all others as lost; rank 0 decides how the job ends.
-            print(
-                f"assay: {self._host(rank)}: {_text_of_failure(line)}; the others go on",
-                file=self.err,
-                flush=True,
-            )
+            # A rank that comes back when the job ends finds nobody.
+            if rank.incarnation == 0 or self._kill_at is None:
+                print(
+                    f"assay: {self._host(rank)}: {_text_of_failure(line)}; the others go on",
+                    file=self.err,
+                    flush=True,
+                )
         else:
             self._write(line)
 

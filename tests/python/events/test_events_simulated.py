@@ -69,8 +69,7 @@ def test_the_simulated_share_follows_from_the_routes(scale, tmp_path: Path, flow
 
 
 def shares(scale, folder: Path, nodes: int, order: str, pace: str) -> tuple[float, float]:
-    """The share by flows and that of SimGrid. Without barriers the order in which ranks are served at one instant
-    decides who waits, so that a few rounds differ by several percent: more are simulated."""
+    """The share by flows and that of SimGrid."""
     fabric = scale.Fabric(nodes, folder)
     rounds = scale.rounds_of(nodes, pace)
     by_flows, by_simgrid = (fabric.share(order, pace, rounds=rounds, flows=flows) for flows in (True, False))
