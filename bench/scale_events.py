@@ -18,6 +18,7 @@ import argparse
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -45,7 +46,9 @@ CABLE_LATENCY = "100ns"
 MESSAGE = 4 << 20  # bytes; a barrier of about 3 us after each step costs little beside it
 ROUNDS = 3  # events that each builder unit assembles
 FREE_EVENTS = 720  # of all nodes, without barriers
-COMPARED_ROUNDS = 64  # without barriers, where SimGrid simulates the same: half of them still differ by 3 %
+# Without barriers who is first at one instant decides who waits: a run's share differs by a few percent from that with
+# messages a little larger. Sizes that SimGrid simulates too are compared by means of such runs.
+VARIANTS, VARIANT_BYTES, VARIANT_ROUNDS = 4, 4096, 16
 FEW_ROUNDS_NODES = 256  # from here on one round in step: each takes the time of the one before
 SIMGRID_NODES = 64  # simulated in SimGrid too
 FLOWS, SIMGRID = "flows", "SimGrid"
@@ -87,7 +90,7 @@ class Fabric:
             rounds *= 2
         round_s = self.nodes * message / RATE
         arguments += ["--events", str(rounds * self.nodes), "--slice", f"{max(round_s / 4, 0.01):.4f}s"]
-        run = self.folder / f"{self.nodes}-{order}-{pace}-{flows}".replace(" ", "-")
+        run = self.folder / f"{self.nodes}-{order}-{pace}-{message}-{flows}".replace(" ", "-")
         command = [sys.executable, "-m", "assay", "simulate", str(self.platform)]
         command += [*(["--flows"] if flows else []), "--", "eb"]
         command += [*arguments, "--size", str(message), "--no-verify", "--timeout", "3600s", "-o", str(run)]
@@ -113,12 +116,14 @@ class Fabric:
         return built_bytes / seconds / RATE / self.nodes * off_node_share
 
 
-def rounds_of(nodes: int, pace: str) -> int:
-    """The rounds of `Fabric.share`. Without barriers the order in which ranks are served at one instant decides who
-    waits, so that a few rounds differ by several percent."""
+def mean_share(fabric: Fabric, order: str, pace: str, flows: bool) -> float:
+    """The share of `Fabric.share`, in step of one run."""
     if pace == IN_STEP:
-        return ROUNDS if nodes < FEW_ROUNDS_NODES else 1
-    return COMPARED_ROUNDS if nodes <= SIMGRID_NODES else max(2, FREE_EVENTS // nodes)
+        return fabric.share(order, pace, rounds=ROUNDS if fabric.nodes < FEW_ROUNDS_NODES else 1, flows=flows)
+    if fabric.nodes > SIMGRID_NODES:
+        return fabric.share(order, pace, rounds=max(2, FREE_EVENTS // fabric.nodes), flows=flows)
+    messages = [MESSAGE + k * VARIANT_BYTES for k in range(VARIANTS)]
+    return statistics.mean(fabric.share(order, pace, message, VARIANT_ROUNDS, flows) for message in messages)
 
 
 def measure(fabric: Fabric, order: str, pace: str) -> list[Point]:
@@ -127,7 +132,7 @@ def measure(fabric: Fabric, order: str, pace: str) -> list[Point]:
     points: list[Point] = []
     for flows in (True, False) if fabric.nodes <= SIMGRID_NODES and not simulator.unavailable() else (True,):
         begun = time.monotonic()
-        share = fabric.share(order, pace, rounds=rounds_of(fabric.nodes, pace), flows=flows)
+        share = mean_share(fabric, order, pace, flows)
         seconds = round(time.monotonic() - begun, 1)
         point: Point = {"nodes": fabric.nodes, "order": order, "pace": pace, "share": round(share, 4)}
         points.append({**point, "by": FLOWS if flows else SIMGRID, "seconds": seconds})

@@ -235,8 +235,8 @@ void Participant::on_change(const PeerChange& change) {
         if (started_ && !coordinator_)
             context_.send_to_manager(encode_rank(MessageKind::peer_joined, change.rank));
     } else {
-        // A link that has just come up may not lead to rank 0 yet. Where the run goes on, the launcher
-        // starts the rank again, because it has failed.
+        // A link that has just come up may not lead to rank 0 yet. Where the run goes on, the
+        // launcher starts the rank again, because it has failed.
         if (change.rank == 0 && !started_ && context_.transport.incarnation() > 0)
             throw Error("this rank came back and does not reach rank 0, the event manager",
                         "check the links of this host");

@@ -71,8 +71,7 @@ def test_the_simulated_share_follows_from_the_routes(scale, tmp_path: Path, flow
 def shares(scale, folder: Path, nodes: int, order: str, pace: str) -> tuple[float, float]:
     """The share by flows and that of SimGrid."""
     fabric = scale.Fabric(nodes, folder)
-    rounds = scale.rounds_of(nodes, pace)
-    by_flows, by_simgrid = (fabric.share(order, pace, rounds=rounds, flows=flows) for flows in (True, False))
+    by_flows, by_simgrid = (scale.mean_share(fabric, order, pace, flows) for flows in (True, False))
     return by_flows, by_simgrid
 
 
