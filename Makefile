@@ -51,7 +51,7 @@ test-programs: test-setup
 	@packaging/setup.sh programs
 	@$(python) tests/fixtures/heap_programs.py
 
-ctest = ctest --test-dir build --output-on-failure --timeout 300 -j2
+ctest = ctest --test-dir build --output-on-failure --timeout 300 -j4
 node = PATH="$$(../packaging/setup.sh node):$$PATH"
 
 # Sources of C and C++; fixtures of tests included.

@@ -34,7 +34,9 @@ def test_a_rank_that_does_not_reach_the_manager_fails_so_that_it_is_started_agai
                 {"rank": 1, "address": listening["address"], "port": listening["port"]},
             ]
             table = {"kind": "peers", "token": "ab" * 32, "incarnation": 1, "peers": peers}
-            output, _ = rank.communicate(json.dumps(table) + "\n", timeout=LIMIT_S)
-    failure = json.loads(output.splitlines()[-1])
+            rank.stdin.write(json.dumps(table) + "\n")
+            rank.stdin.flush()  # it stays open: a rank whose launcher is gone ends
+            failure = json.loads(rank.stdout.readlines()[-1])
+            rank.wait(LIMIT_S)
     assert rank.returncode == 2 and failure["kind"] == "failure"
     assert "does not reach rank 0, the event manager" in failure["problem"]
