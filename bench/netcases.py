@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from netfabric import Fabric, Floats, Flows
 
-from assay.explain import PairMatrix, all_suspects, plan_groups, plan_repeats, plan_retest
+from assay.explain import PairMatrix, all_suspects, plan_groups, plan_retest
 from assay.explain.group_retest import MEASUREMENT as GROUPS
 from assay.explain.group_retest import SHAPE
 from assay.records.schema import AnyRecord, Measurement, Pairs, Subject, Summary
@@ -173,7 +173,6 @@ class Case:
         alone = PairMatrix.of_one_way(records, self.hosts)
         suspects = all_suspects(matrix, alone)
         records += self.alone(plan_retest(suspects, matrix))
-        records += self.alone(plan_repeats(suspects, records))
         return records + self.concurrent_groups(plan_groups(suspects, matrix))
 
 

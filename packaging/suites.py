@@ -105,7 +105,7 @@ def pytest_areas() -> tuple[str, ...]:
 
 # The benchmarks of an area; bench/run.py knows them by these names.
 BENCHES = {
-    "node": ("node",), "network": ("net", "culprits", "wires"), "storage": ("io",),
+    "node": ("node",), "network": ("net", "culprits"), "storage": ("io",),
     "profile": ("heap", "alloc"), "numa": ("numa",),
     "events": ("events", "scale"), "fabric": ("fabric",), "model": ("model",), "report": ("report",),
 }  # fmt: skip
@@ -135,6 +135,9 @@ def acceptance(area: str) -> list[Part]:
             parts.append(Part(name, "chaos", chaos, 3600))
         if name == "profile":
             parts.append(Part(name, "programs", [sys.executable, "tests/fixtures/heap_programs.py"], 3600))
+        if name == "network":
+            wires = [sys.executable, "bench/wires_culprits.py", "--all", "--misses"]
+            parts.append(Part(name, "wires", wires, 3600))
         for bench in BENCHES.get(name, ()):
             parts.append(Part(name, f"bench-{bench}", [sys.executable, "bench/run.py", bench], 720))
     areas = list(dict.fromkeys(part.area for part in parts))

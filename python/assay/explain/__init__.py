@@ -12,7 +12,7 @@ from assay.explain.adapters import slow_adapter
 from assay.explain.alloc import alloc
 from assay.explain.corruption import corruption
 from assay.explain.counters import port_errors
-from assay.explain.culprit import all_suspects, suspects
+from assay.explain.culprit import all_suspects, join_suspects, one_way_suspects, suspects
 from assay.explain.enlarged import enlarged
 from assay.explain.events import (
     event_backpressure,
@@ -56,7 +56,7 @@ from assay.explain.numa import numa_applied, numa_placement, numa_threads
 from assay.explain.peers import slow_node
 from assay.explain.power import state_power
 from assay.explain.rdma import rdma_failed, rdma_wire
-from assay.explain.retest import plan_repeats, plan_retest
+from assay.explain.retest import plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
 from assay.explain.slow_gpu import slow_gpu
 from assay.explain.slow_network import slow_network
@@ -150,8 +150,9 @@ __all__ = [
     "all_suspects",
     "explain",
     "explain_evidence",
+    "join_suspects",
+    "one_way_suspects",
     "plan_groups",
-    "plan_repeats",
     "plan_retest",
     "state_power",
     "suspects",

@@ -36,7 +36,8 @@ SIDES: tuple[Literal["transmit"], Literal["receive"]] = ("transmit", "receive")
 
 
 def suspects(matrix: PairMatrix) -> list[Suspect]:
-    """Returns everything in the matrix that looks slow: hosts, then blocks, then pairs, the worst of each first.
+    """Returns everything in the matrix that looks slow: hosts, then blocks, then pairs, the worst of each first, and
+    then the ends of pairs, if they are fast with others.
 
     With two or three hosts only pairs are returned: which end is slow is undecidable.
     """
@@ -62,8 +63,10 @@ def suspects(matrix: PairMatrix) -> list[Suspect]:
         )
     remaining = _without_effects(matrix, model, [*sides, *paths])
     pairs = _slow_pairs(matrix, remaining, max(spread(remaining), model.sigma))
-    sides += _sides_of_pairs(matrix, model, pairs, {(side.side, side.hosts) for side in sides})
-    return sorted(sides, key=lambda suspect: suspect.effect) + groups + paths + pairs
+    ends = _sides_of_pairs(matrix, model, pairs, {(side.side, side.hosts) for side in sides})
+    sides += [end for end in ends if end.effect < MIN_EFFECT]
+    fast = [end for end in ends if end.effect >= MIN_EFFECT]
+    return sorted(sides, key=lambda suspect: suspect.effect) + groups + paths + pairs + fast
 
 
 def _sides_of_pairs(
@@ -158,14 +161,17 @@ def one_way_suspects(matrix: PairMatrix) -> list[Suspect]:
 
 
 def all_suspects(both_ways: PairMatrix, one_way: PairMatrix) -> list[Suspect]:
-    """Returns the suspects of both matrices, first those of ``one_way``, measured without traffic in the other
-    direction: a limit on both directions together can make a slow side look fast. A side that is suspected in both is
-    returned once, from ``one_way``."""
-    loaded = suspects(both_ways)
-    one_way_only = one_way_suspects(one_way)
-    known = {(suspect.side, suspect.hosts, suspect.peers) for suspect in one_way_only}
-    return one_way_only + [
-        s for s in loaded if (s.side, s.hosts, s.peers) not in known and not _is_of_host(s, one_way_only)
+    """Returns the suspects of both matrices: ``join_suspects``."""
+    return join_suspects(suspects(both_ways), one_way_suspects(one_way))
+
+
+def join_suspects(loaded: Sequence[Suspect], one_way: Sequence[Suspect]) -> list[Suspect]:
+    """Returns first the suspects of ``one_way``, measured without traffic in the other direction: a limit on both
+    directions together can make a slow side look fast. A side that is suspected in both is returned once, from
+    ``one_way``."""
+    known = {(suspect.side, suspect.hosts, suspect.peers) for suspect in one_way}
+    return [*one_way] + [
+        s for s in loaded if (s.side, s.hosts, s.peers) not in known and not _is_of_host(s, one_way)
     ]
 
 

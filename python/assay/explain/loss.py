@@ -3,21 +3,25 @@
 A sender counts the segments that it retransmits, a receiver those that arrive out of order (behind a gap). Newer
 kernels count retransmissions for each receiver. ``loss_fit`` finds the few sides of hosts that explain the counts.
 Under the load of a sweep every switch drops segments: that is TCP's congestion control and not a fault. There a host
-must exceed its peers by more, and only hosts of the same role are compared.
+must exceed its peers by more, and only hosts of the same role are compared. Nor is a host at fault for what may be
+lost on a slow path between groups of hosts, whose queue all of its senders fill.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from ClusterShell.NodeSet import NodeSet
 
 from assay.explain.evidence import Evidence
 from assay.explain.loss_fit import LossShares, fit_hosts, fit_pairs
 from assay.explain.matrix import ONE_WAY, PairMatrix, host_of
+from assay.explain.suspect import Suspect
 from assay.records.schema import Finding, Subject
 from assay.records.units import format_share
 
@@ -58,15 +62,24 @@ class Losses:
 def packet_loss(evidence: Evidence) -> list[Finding]:
     """Reports each lossy side of a host, and each lossy pair, once; the one-way measurement counts before the sweep."""
     findings: dict[tuple[str, str], Finding] = {}
+    paths = [
+        suspect
+        for suspect, _ in evidence.suspects
+        if suspect.side == "block" and min(len(suspect.hosts), len(suspect.peers)) > 1
+    ]
     for measurement, matrix in ((ONE_WAY, evidence.one_way), ("network.all_to_all", evidence.matrix)):
         losses = _read_losses(evidence, measurement, matrix)
         hosts = [host for host in losses.sent if losses.sent[host] > 0]
         if not hosts:
             continue
-        fit = _fit_of_pairs(losses, hosts) or _fit_of_hosts(losses, hosts)
+        of_pairs = _fit_of_pairs(losses, hosts, paths)
+        fit = of_pairs or _fit_of_hosts(losses, hosts)
         threshold = max(MIN_LOSS[measurement], MIN_RATIO[measurement] * fit.usual)
         for host, side, share in _lossy_sides(losses, hosts, fit, threshold):
-            findings.setdefault((host, side), _side_finding(losses, host, side, share))
+            finding = _side_finding(losses, host, side, share)
+            if of_pairs is None and (path := _slow_path(host, side, paths)):
+                _blame_path(finding, path)
+            findings.setdefault((host, side), finding)
         for host, peer, share in _lossy_pairs(losses, hosts, fit, threshold):
             findings.setdefault((host, peer), _pair_finding(losses, host, peer, share))
     return list(findings.values())
@@ -135,11 +148,33 @@ def _lossy_pairs(
     return sorted(lossy, key=lambda lossy_entry: -lossy_entry[2])
 
 
-def _fit_of_pairs(losses: Losses, hosts: list[str]) -> LossShares | None:
-    """Returns None unless all pairs of the measurement counted."""
+def _slow_path(host: str, side: Side, paths: Sequence[Suspect]) -> Suspect | None:
+    """The first of the paths that traffic of this side passes."""
+    return next(
+        (path for path in paths if host in map(host_of, path.hosts if side == "transmit" else path.peers)),
+        None,
+    )
+
+
+def _blame_path(finding: Finding, path: Suspect) -> None:
+    """Makes a warning of a finding on packets that a slow path may have dropped."""
+    ends = " to ".join(str(NodeSet.fromlist(list(map(host_of, hosts)))) for hosts in (path.hosts, path.peers))
+    finding.severity, finding.confidence = "warning", 0.5
+    finding.details.append(f"the path from {ends} is slow, and its full queue may have dropped them")
+    finding.fix = f"look at the path from {ends} first; then measure again"
+
+
+def _fit_of_pairs(losses: Losses, hosts: list[str], paths: Sequence[Suspect]) -> LossShares | None:
+    """Fits the pairs that use none of the slow ``paths``. Returns None unless all of them counted."""
     from scipy.sparse import csr_array  # slow to import, rarely needed
 
-    measured = [(host, peer) for host in hosts for peer in losses.receivers[host] if peer in losses.sent]
+    slow = {(host_of(a), host_of(b)) for path in paths for a in path.hosts for b in path.peers}
+    measured = [
+        (host, peer)
+        for host in hosts
+        for peer in losses.receivers[host]
+        if peer in losses.sent and (host, peer) not in slow
+    ]
     counted = [pair for pair in measured if losses.pairs.get(pair, {}).get("tcp_sent", 0.0) > 0]
     if not counted or len(counted) < len(measured):
         return None

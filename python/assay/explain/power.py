@@ -27,7 +27,7 @@ from assay.explain.retest import (
 )
 from assay.explain.retest import MIN_EFFECT as MIN_RETEST_EFFECT
 from assay.explain.slow_network import describe_level
-from assay.records.schema import Verdict
+from assay.records.schema import Finding, Verdict
 from assay.records.units import format_share
 
 SIGMAS_95 = 1.645  # standard deviations: 95 % of a normal distribution are above
@@ -36,6 +36,8 @@ MAD_ERROR = 1.17  # relative standard error of a scaled MAD of n normal values, 
 # The terms, in standard deviations: the 95 % quantile of the largest of four, the quartile's distance from the median,
 # and the quartile's error from eight values.
 RANK_MARGIN = 2.23 + 0.67 + 0.3
+
+UNTESTED = ("slow_pair", "slow_block")  # a warning of these rules is a suspect without a retest
 
 
 def detectable_share(matrix: PairMatrix, one_way: bool) -> float:
@@ -94,9 +96,19 @@ def describe_power(evidence: Evidence) -> str:
     return text + (f"; not measured one direction at a time: {', '.join(unseen[:8])}" if unseen else "")
 
 
-def state_power(verdicts: Sequence[Verdict], evidence: Evidence) -> None:
-    """Adds to the reason of each verdict "no fault" which faults the run could have found."""
+def state_power(verdicts: Sequence[Verdict], evidence: Evidence, findings: Iterable[Finding]) -> None:
+    """Adds to the reason of each verdict "no fault" which faults the run could have found. A slow path that was not
+    measured again leaves it undecided."""
+    untested = [found for found in findings if found.rule in UNTESTED and found.severity == "warning"]
     for verdict in _no_fault_verdicts(verdicts):
+        if untested:
+            more = f" (and {len(untested) - 1} more)" if len(untested) > 1 else ""
+            verdict.outcome, verdict.subject = "INCONCLUSIVE", untested[0].subject
+            verdict.reason = (
+                f"{untested[0].cause}{more}; this was not measured again, so it may be congestion"
+            )
+            verdict.fix = "give a longer --budget, and no --no-retest"
+            continue
         texts = (verdict.reason, describe_power(evidence), describe_level(evidence))
         verdict.reason = "; ".join(text for text in texts if text)
 

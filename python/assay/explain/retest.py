@@ -2,7 +2,7 @@
 
 A suspect that is still slow has a fault of hardware or configuration; one that has recovered was slowed by congestion,
 which is not a fault. Controls, a few pairs that are not suspected, are measured in the same way, because a pair alone
-is faster than a pair among many. A suspected pair that is still slow is measured once more later, since one disturbance
+is faster than a pair among many. A suspected pair is measured first and once more at the end, since one disturbance
 slows one measurement. A group behind a shared path is slow only when its hosts send together:
 ``assay.explain.group_retest``.
 """
@@ -74,8 +74,8 @@ def plan_retest(
 ) -> list[Pair]:
     """Returns the pairs (source, target) to measure one after another: those of suspects and controls.
 
-    Only pairs that the run has measured, with partners that are suspected as little as possible. Empty without
-    suspects or without controls.
+    Only pairs that the run has measured, with partners that are suspected as little as possible. A pair that is a
+    suspect itself comes twice, and so does an only control. Empty without suspects or without controls.
     """
     if not suspects:
         return []
@@ -85,14 +85,19 @@ def plan_retest(
     controls = _evenly_spaced(np.flatnonzero(suspect_counts == 0), control_pairs)
     if not controls.size:
         return []
-    chosen: list[int] = []
-    for mask in masks[: len(worst)]:
+    once: list[int] = []
+    twice: list[int] = []
+    for suspect, mask in zip(worst, masks, strict=False):
         if not mask.any():  # the sweep did not measure it
             continue
         # A suspected partner says little about this suspect, but is better than none.
         cells_of_suspect = np.flatnonzero(mask & (suspect_counts == suspect_counts[mask].min()))
-        chosen += _evenly_spaced(cells_of_suspect, own_pairs).tolist()
-    cells = _interleave([*dict.fromkeys([*chosen, *controls.tolist()])])
+        (twice if suspect.side == "pair" else once).extend(
+            _evenly_spaced(cells_of_suspect, own_pairs).tolist()
+        )
+    twice = [*dict.fromkeys([*twice, *(controls.tolist() if twice and controls.size == 1 else [])])]
+    once = [*dict.fromkeys(cell for cell in [*once, *controls.tolist()] if cell not in twice)]
+    cells = [*twice, *_interleave(once), *twice]
     return [(matrix.hosts[matrix.source[cell]], matrix.hosts[matrix.target[cell]]) for cell in cells]
 
 
@@ -100,18 +105,6 @@ def _interleave(cells: list[int]) -> list[int]:
     """Returns the cells in an even mixture, so that a load that comes and goes slows suspects and controls alike."""
     golden = (math.sqrt(5) - 1) / 2
     return [cell for _, cell in sorted((number * golden % 1, cell) for number, cell in enumerate(cells))]
-
-
-def plan_repeats(suspects: Sequence[Suspect], records: Iterable[AnyRecord]) -> list[Pair]:
-    """Returns the suspected pairs that were slow alone, once: these are to be measured again."""
-    alone = retested_pairs(records)
-    pairs_to_repeat = []
-    for suspect in suspects:
-        outcome = outcome_of(suspect, suspects, alone) if suspect.side == "pair" else None
-        pair = (suspect.hosts[0], suspect.peers[0]) if suspect.peers else None
-        if outcome and pair in alone and len(alone[pair]) == 1 and outcome.effect < MIN_TWICE_EFFECT:
-            pairs_to_repeat.append(pair)
-    return pairs_to_repeat
 
 
 def _evenly_spaced(cells: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
@@ -140,7 +133,10 @@ def retested_pairs(records: Iterable[AnyRecord]) -> dict[Pair, list[Measurement]
 def outcome_of(
     suspect: Suspect, suspects: Sequence[Suspect], alone: Mapping[Pair, list[Measurement]]
 ) -> Outcome | None:
-    """Returns the result of a suspect's retest; None if it was not retested or there are no controls."""
+    """Returns the result of a suspect's retest; None if it was not retested or there are no controls.
+
+    A single pair that is a suspect itself shows nothing of the sides of its two ends.
+    """
     suspect_counts = {pair: sum(other.covers(*pair) for other in suspects) for pair in alone}
     suspected = [pair for pair in alone if suspect.covers(*pair)]
     suspected = [
@@ -149,7 +145,11 @@ def outcome_of(
         if suspect_counts[pair] == min(suspect_counts[other] for other in suspected)
     ]
     controls = [pair for pair in alone if suspect_counts[pair] == 0]
-    if not suspected or not controls:
+    if (
+        not suspected
+        or not controls
+        or (len(suspected) == 1 and _is_of_pair(suspect, suspected[0], suspects))
+    ):
         return None
     suspected_records, control_records = (
         [record for pair in pairs for record in alone[pair]] for pairs in (suspected, controls)
@@ -165,6 +165,10 @@ def outcome_of(
     evidence = [record.id for record in suspected_records + control_records]
     medians = [float(np.exp(median(logs))) for logs in (suspected_logs, control_logs)]
     return Outcome(effect, persists, medians[0], medians[1], len(suspected), len(controls), evidence)
+
+
+def _is_of_pair(side: Suspect, pair: Pair, suspects: Sequence[Suspect]) -> bool:
+    return side.side != "pair" and any(other.side == "pair" and other.covers(*pair) for other in suspects)
 
 
 def _is_slow_by_effect(suspect: Suspect, suspected_logs: Logs, control_logs: Logs) -> bool:
@@ -192,7 +196,7 @@ def _required_effect(suspect: Suspect, suspect_count: int, control_count: int) -
     if min(suspect_count, control_count) == 1:
         return MIN_PAIR_EFFECT, MIN_WEAK_Z
     if suspect.side == "pair":
-        return MIN_TWICE_EFFECT, MIN_TWICE_Z
+        return (MIN_PAIR_EFFECT if control_count == 2 else MIN_TWICE_EFFECT), MIN_TWICE_Z
     if suspect.one_way:
         return MIN_ONE_WAY_EFFECT, MIN_ONE_WAY_Z
     return (MIN_WEAK_EFFECT, MIN_WEAK_Z) if suspect.effect > FAST else (MIN_EFFECT, MIN_Z)

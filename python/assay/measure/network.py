@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from assay.explain import PairMatrix, all_suspects, plan_groups, plan_repeats, plan_retest
+from assay.explain import PairMatrix, join_suspects, one_way_suspects, plan_groups, plan_retest, suspects
 from assay.explain.group_retest import SHAPE
 from assay.explain.matrix import BANDWIDTH_SIZE, host_of
 from assay.explain.retest import CONTROL_PAIRS, MORE_CONTROL_PAIRS, MORE_OWN_PAIRS, OWN_PAIRS
@@ -34,13 +34,20 @@ from assay.records.schema import Context, Scalar, Subject
 
 # An engine that prints nothing for this long beyond its own limit for a message counts as lost.
 SILENCE_MARGIN_S = 30.0
-# Share of the time budget for the sweep. The retest gets the time for one suspect at least, the one-way measurement
-# the rest.
-SWEEP_SHARE = 0.45
+# Share of the time budget for the sweep. Of the rest, the retest gets the time for what the sweep suspects, at most
+# RETEST_SHARE of it but that for one suspect at least; the one-way measurement gets what is left.
+SWEEP_SHARE, RETEST_SHARE = 0.45, 0.6
 MIN_S = 1.0  # least time of a measurement, however little of the budget is left
-PAIR_S = 0.45  # time to retest a pair: its ping-pong, its first messages, one burst
 LAUNCH_S = 1.0  # time to start and end an MPI job
-ONE_SUSPECT_S = (OWN_PAIRS + CONTROL_PAIRS) * PAIR_S
+# To retest a pair (engines/network/pairs.cpp): its ping-pong, its first messages and one burst, which is longer than
+# requested where a shaper or a buffer takes the first messages faster than the rest.
+PING_PONG_S, FIRST_MESSAGES, BURST_S = 0.05, 3, 0.3
+PAIRS_OF_ONE = OWN_PAIRS + CONTROL_PAIRS  # to retest one suspect
+# Pairs of a suspect and controls: with time, with little time, and where not even a single suspect fits.
+EFFORTS, LEAST_EFFORT = (
+    ((MORE_OWN_PAIRS, MORE_CONTROL_PAIRS), (OWN_PAIRS, CONTROL_PAIRS)),
+    (OWN_PAIRS, OWN_PAIRS),
+)
 GROUP_S, SHORTEST_GROUP_S, SIMULATED_S = 0.4, 0.1, 1e-3  # to retest a group: usual, least, in a simulation
 # The flows of a group keep so many messages in flight. Those of the first and last moment do not count: their time is
 # at most this share of a group's.
@@ -86,11 +93,13 @@ class TimeBudget:
     """The time of a run, from its first launch on. ``budget`` in seconds; 0: no limit. A simulation has no limit,
     because simulated time is not this clock's.
 
-    ``launch``: seconds that an engine takes beyond its own budget, to start and to end; on a busy machine several."""
+    ``launch``: seconds that an engine takes beyond its own budget, to start and to end; on a busy machine several.
+    ``pair``: seconds to retest a pair."""
 
     def __init__(self, budget: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.budget = budget
         self.launch = LAUNCH_S
+        self.pair = PING_PONG_S + BURST_S
         self._clock = clock
         self._begun = clock()
 
@@ -104,6 +113,10 @@ class TimeBudget:
     def measure_launch(self, engine_budget: float) -> None:
         """Sets ``launch`` from the time that the first engine took beyond ``engine_budget``."""
         self.launch = max(LAUNCH_S, self.budget - self.left() - engine_budget)
+
+    def expect_pairs(self, size: int, rate: float) -> None:
+        """Sets ``pair`` for messages of ``size`` bytes at ``rate`` B/s."""
+        self.pair = PING_PONG_S + BURST_S + FIRST_MESSAGES * size / rate
 
 
 def measure_network(session: Session, request: NetworkRequest) -> None:
@@ -137,48 +150,29 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     if not matrix.value.size:
         return  # ranks of one host
     size = min(int(size) for _, _, size in matrix.layers)
-    if not measure(
-        "network.one_way",
-        {
-            **roles,
-            "size": size,
-            "repeats": PASSES,
-            "budget": time_budget.next(time_budget.launch + ONE_SUSPECT_S),
-        },
-    ):
+    time_budget.expect_pairs(size, matrix.typical)
+    has_own_ranks = not request.servers and len(set(map(host_of, labels))) == len(labels)
+    loaded = suspects(matrix)
+    groups = plan_groups(loaded, matrix) if has_own_ranks else []
+    retest_s = _seconds_for_retest(loaded, matrix, groups, time_budget)
+    one_way_s = time_budget.next(time_budget.launch + retest_s)
+    if not measure("network.one_way", {**roles, "size": size, "repeats": PASSES, "budget": one_way_s}):
         return
     one_way = PairMatrix.of_one_way(session.run.records, labels)
-    suspects = all_suspects(matrix, one_way)
+    suspected = join_suspects(loaded, one_way_suspects(one_way))
     ranks = {label: rank for rank, label in enumerate(labels)}
 
-    has_own_ranks = not request.servers and len(set(map(host_of, labels))) == len(labels)
-    groups = plan_groups(suspects, matrix) if has_own_ranks else []
+    groups = plan_groups(suspected, matrix) if has_own_ranks else []
     reserve = _seconds_for_groups(groups, time_budget)
-
-    def retest(pairs: list[Pair]) -> bool:
-        session.err.print(f"retesting {len(pairs)} pairs, each alone")
-        chosen = ",".join(f"{ranks[source]}-{ranks[target]}" for source, target in pairs)
-        params: dict[str, Scalar] = {"pairs": chosen, "size": size, "budget": time_budget.next(reserve)}
-        return session.measure(
-            "network.pairs",
-            request.launcher,
-            request.site,
-            segments,
-            {**common, **params},
-            silence,
-            more_follow=True,
-        )
-
-    pairs = _affordable_pairs(suspects, matrix, time_budget, reserve)
-    if not pairs or not retest(pairs):
+    pairs = _affordable_pairs(suspected, matrix, time_budget, reserve)
+    if not pairs:
         return
-    second_retest = plan_repeats(suspects, session.run.records)
-    has_time = not time_budget.budget or time_budget.left() > time_budget.launch + reserve
-    if second_retest and has_time and not retest(second_retest):
+    session.err.print(f"retesting {len(pairs)} pairs, each alone")
+    chosen = ",".join(f"{ranks[source]}-{ranks[target]}" for source, target in pairs)
+    if not measure("network.pairs", {"pairs": chosen, "size": size, "budget": time_budget.next(reserve)}):
         return
-    session.complete("network.pairs")
     if groups:
-        slowest = min(suspect.effect for suspect in suspects if suspect.side == "block")
+        slowest = min(suspect.effect for suspect in suspected if suspect.side == "block")
         rate = matrix.typical * math.exp(slowest)
         _measure_groups(session, request, labels, groups, (size, rate), time_budget)
 
@@ -194,6 +188,15 @@ def _record_planted_rate(session: Session, site: Site) -> None:
         if host not in known:
             subject = Subject(host=host, device=site.interface)
             session.run.append(Context(subject=subject, facts={"lab.rate": slowest}))
+
+
+def _seconds_for_retest(
+    loaded: Sequence[Suspect], matrix: PairMatrix, groups: Sequence[list[Pair]], time_budget: TimeBudget
+) -> float:
+    """The seconds to keep for the retest, by what the sweep suspects."""
+    pairs = plan_retest(loaded, matrix, len(loaded), OWN_PAIRS, CONTROL_PAIRS) if time_budget.budget else []
+    seconds = len(pairs) * time_budget.pair + _seconds_for_groups(groups, time_budget)
+    return max(PAIRS_OF_ONE * time_budget.pair, min(seconds, RETEST_SHARE * time_budget.left()))
 
 
 def _seconds_for_groups(groups: Sequence[list[Pair]], time_budget: TimeBudget) -> float:
@@ -245,16 +248,14 @@ def _affordable_pairs(
     suspects: Sequence[Suspect], matrix: PairMatrix, time_budget: TimeBudget, reserve: float
 ) -> list[Pair]:
     """The pairs to retest in the remaining time less ``reserve``: many pairs of every suspect, else few pairs of every
-    suspect, else those of as many of the worst suspects as fit, at least one."""
+    suspect, else those of as many of the worst suspects as fit, at least few pairs of one."""
+    seconds = time_budget.left() - time_budget.launch - reserve
     for count in range(len(suspects), 0, -1):
-        for suspect_pairs, controls in ((MORE_OWN_PAIRS, MORE_CONTROL_PAIRS), (OWN_PAIRS, CONTROL_PAIRS)):
+        for suspect_pairs, controls in EFFORTS if count > 1 else (*EFFORTS, LEAST_EFFORT):
             pairs = plan_retest(suspects, matrix, count, suspect_pairs, controls)
-            if (
-                not time_budget.budget
-                or len(pairs) * PAIR_S <= time_budget.left() - time_budget.launch - reserve
-            ):
+            if not time_budget.budget or len(pairs) * time_budget.pair <= seconds:
                 return pairs
-    return plan_retest(suspects, matrix, 1, OWN_PAIRS, CONTROL_PAIRS)
+    return plan_retest(suspects, matrix, 1, *LEAST_EFFORT)
 
 
 def rank_labels(segments: Sequence[Segment]) -> list[str]:

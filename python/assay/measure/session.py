@@ -363,13 +363,14 @@ class Session:
         hosts, options = self.run.info.hosts, self.run.info.options
         profiles = profiles or Profiles(self.run.path)
         evidence = Evidence(self.run.records, hosts, options, profiles)
-        for finding in explain_evidence(evidence):
+        findings = explain_evidence(evidence)
+        for finding in findings:
             self.run.append(finding)
         verdicts = [v for spec in specifications for v in judge(spec, self.run.records, hosts)]
         if specifications:
             verdicts += integrity(self.run.records, verdicts)
         doubt(verdicts, self.run.records, self.run.info.busy)
-        state_power(verdicts, evidence)
+        state_power(verdicts, evidence, findings)
         for verdict in verdicts:
             self.run.append(verdict)
         self.ended_early = self.ended_early or self.failed

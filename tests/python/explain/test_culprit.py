@@ -100,7 +100,7 @@ def test_a_slow_pair_of_a_client_with_two_servers_is_a_pair() -> None:
 def test_a_slow_pair_is_the_suspect_and_its_ends_have_no_effect() -> None:
     bandwidth = np.full((16, 16), 1e9)
     bandwidth[3, 9] = 4e8
-    *ends, pair = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(16)]))
+    pair, *ends = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(16)]))
     assert (pair.side, pair.hosts, pair.peers) == ("pair", ("h3",), ("h9",))
     assert np.expm1(pair.effect) == pytest.approx(-0.6, abs=0.01)
     assert [(suspect.side, suspect.hosts, suspect.effect) for suspect in ends] == [

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 import pytest
+from planted import TwoCabinets
 
 from assay.explain import explain
 from assay.explain.matrix import ONE_WAY
@@ -19,20 +23,22 @@ def planted_counters(
     receive: dict[int, float],
     usual: float = 0.0003,
     by_pair: bool = False,
+    pairs: Mapping[tuple[int, int], float] = MappingProxyType({}),
 ) -> list[AnyRecord]:
     """A one-way measurement in which each host sends evenly to its four neighbours in a ring. ``transmit``,
-    ``receive``: by host, the share of packets that it loses; ``usual``: of all others. ``by_pair``: the kernel tells
-    the receivers of a host apart."""
+    ``receive``: by host, the share of packets that it loses; ``usual``: of all others; ``pairs``: what a
+    pair loses besides. ``by_pair``: the kernel tells the receivers of a host apart."""
     retransmitted, out_of_order = [0.0] * count, [0.0] * count
-    pairs: list[AnyRecord] = []
+    counts: list[AnyRecord] = []
     rows: list[AnyRecord] = []
     for i in range(count):
         peers = sorted({(i + d) % count for d in (1, 2, -1, -2)} - {i})
         for j in peers:
-            lost = SENT / len(peers) * (transmit.get(i, 0.0) + receive.get(j, 0.0) + usual)
+            share = transmit.get(i, 0.0) + receive.get(j, 0.0) + usual + pairs.get((i, j), 0.0)
+            lost = SENT / len(peers) * share
             retransmitted[i] += lost
             out_of_order[j] += lost * SEGMENTS_BEHIND_GAP
-            pairs += pair_counts(i, j, SENT / len(peers), lost) if by_pair else []
+            counts += pair_counts(i, j, SENT / len(peers), lost) if by_pair else []
         rows.append(
             Pairs(
                 name=ONE_WAY, metric="bandwidth", unit="B/s", subject=Subject(host=f"h{i}"),
@@ -45,7 +51,7 @@ def planted_counters(
         "tcp_retransmitted": retransmitted,
         "tcp_out_of_order": out_of_order,
     }
-    return rows + pairs + [
+    return rows + counts + [
         Measurement(
             name="network.counters", metric=metric, unit="1", subject=Subject(host=f"h{i}", device="tcp"),
             params={"during": ONE_WAY}, summary=Summary(n=1, median=value),
@@ -189,6 +195,22 @@ def test_under_load_only_equal_hosts_with_large_differences_are_named(sweep: str
 
     assert named_sides(loaded(0.005)) == []
     assert named_sides(loaded(0.02)) == ([("h1", "transmit")] if sweep == "network.all_to_all" else [])
+
+
+@pytest.mark.parametrize("by_pair", [False, True])
+def test_senders_are_not_blamed_for_what_a_slow_uplink_drops(by_pair: bool) -> None:
+    """The uplink from the last six hosts to the first six is slow, and its queue drops 2 %. A lossy host that does not
+    use it is still named."""
+    cluster = TwoCabinets(3, 12, 3.0, 0.02, cabinet_pairs={(1, 0): 0.5})
+    dropped = {(i, j): 0.02 for i in range(6, 12) for j in range(6)}
+    counters = planted_counters(12, {2: 0.02}, {}, by_pair=by_pair, pairs=dropped)
+    assert len(named_sides(counters)) > 1  # without the rates
+    found = [f for f in explain(cluster.rows() + counters, cluster.hosts) if f.rule == "packet_loss"]
+    assert [(f.subject.host, f.side) for f in found if f.severity == "fault"] == [("h2", "transmit")]
+    warnings = [f for f in found if f.severity == "warning"]
+    assert (warnings == []) if by_pair else warnings
+    for warning in warnings:
+        assert "the path from h[6-11] to h[0-5] is slow" in warning.details[-1]
 
 
 def test_a_server_with_many_segments_is_not_named() -> None:

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from planted import TwoCabinets
 
+from assay.explain import explain
 from assay.explain.culprit import suspects
 from assay.explain.matrix import PairMatrix
-from assay.explain.retest import outcome_of, plan_repeats, plan_retest, retested_pairs
+from assay.explain.retest import CONTROL_PAIRS, OWN_PAIRS, outcome_of, plan_retest, retested_pairs
 from assay.records.schema import AnyRecord, Measurement, Subject, Summary
 
 
@@ -54,7 +55,7 @@ def test_without_a_healthy_pair_a_retest_has_no_outcome() -> None:
     bandwidth = np.array([[np.nan, 5e8], [1e9, np.nan]])
     matrix = PairMatrix.from_dense(bandwidth, ["h0", "h1"])
     suspected = suspects(matrix)
-    assert plan_retest(suspected, matrix) == [("h0", "h1"), ("h1", "h0")]
+    assert plan_retest(suspected, matrix) == [("h0", "h1"), ("h1", "h0")] * 2
     assert plan_retest([*suspected, *suspected[:1]], matrix)
     assert outcome_of(suspected[0], suspected, {}) is None
 
@@ -132,18 +133,29 @@ def test_a_slow_side_with_varying_rates_is_found_by_many_pairs() -> None:
     assert outcome is not None and outcome.persists
 
 
-def test_a_pair_that_was_disturbed_once_is_no_fault() -> None:
+@pytest.mark.parametrize(("second_rate", "persists"), [(1.0, False), (0.6, True)])
+def test_a_pair_is_measured_twice_and_one_disturbance_is_no_fault(second_rate: float, persists: bool) -> None:
     bandwidth = uniform(16)
     bandwidth[3, 9] = 4e8
     matrix = PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(16)])
     suspected = suspects(matrix)
     pair = next(suspect for suspect in suspected if suspect.side == "pair")
-    first: list[AnyRecord] = [
-        pair_record(*chosen, 0.6 if chosen == ("h3", "h9") else 1.0)
-        for chosen in plan_retest(suspected, matrix)
-    ]
-    assert plan_repeats(suspected, first) == [("h3", "h9")]
-    for second_rate, persists in ((1.0, False), (0.6, True)):
-        outcome = outcome_of(pair, suspected, retested_pairs([*first, pair_record("h3", "h9", second_rate)]))
-        assert outcome is not None and outcome.persists == persists
-    assert plan_repeats(suspected, [*first, pair_record("h3", "h9", 0.6)]) == []
+    plan = plan_retest(suspected, matrix)
+    assert plan[0] == plan[-1] == ("h3", "h9")
+    assert len(set(plan)) == len(plan) - 1
+    records: list[AnyRecord] = [pair_record(*chosen, 1.0) for chosen in plan]
+    records[0], records[-1] = pair_record("h3", "h9", 0.6), pair_record("h3", "h9", second_rate)
+    outcome = outcome_of(pair, suspected, retested_pairs(records))
+    assert outcome is not None and outcome.persists == persists
+
+
+def test_with_time_for_one_retest_a_slow_pair_is_named_and_not_its_ends() -> None:
+    for seed in range(40):
+        lab = TwoCabinets(seed, noise=0.03, pairs={(6, 7): 0.47})
+        rows = lab.rows()
+        matrix = PairMatrix.of_bandwidth(rows, lab.hosts)
+        suspected = suspects(matrix)
+        assert {suspect.side for suspect in suspected} == {"transmit", "receive", "pair"}
+        rows += lab.retest(plan_retest(suspected, matrix, 1, OWN_PAIRS, CONTROL_PAIRS))
+        found = explain(rows, lab.hosts)
+        assert [(f.rule, f.subject.host, f.subject.peer) for f in found] == [("slow_pair", "h6", "h7")], seed

@@ -97,6 +97,6 @@ def test_the_budget_is_divided_between_the_measurements(
     assert 1.0 <= budgets["network.pairs"] <= 15.0
     assert budgets["network.all_to_all"] == pytest.approx(6.75)
     assert (
-        budgets["network.one_way"] <= 15.0 - 1.0 - 1.0 - 12 * 0.45
+        budgets["network.one_way"] <= 15.0 - 1.0 - 1.0 - 12 * 0.25
     )  # the time of the retest of one suspect is reserved
     assert session.run.info.hosts == HOSTS
