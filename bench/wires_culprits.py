@@ -235,7 +235,7 @@ def main() -> None:
         cases = cases[::FEW]
     if "--kind" in sys.argv:
         cases = [case for case in cases if case.kind == sys.argv[sys.argv.index("--kind") + 1]]
-    score, seconds = Score(), []
+    score, seconds, failures = Score(), [], []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         labs = {}
@@ -243,13 +243,19 @@ def main() -> None:
             labs[cluster] = cluster.up(f"wires-{os.getpid()}-{len(labs)}")
             stack.callback(labs[cluster].down)
         for case in cases:
-            found, taken = findings(labs[case.cluster], case, folder / str(case.number))
+            try:
+                found, taken = findings(labs[case.cluster], case, folder / str(case.number))
+                seconds.append(taken)
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                failures.append(str(error))
+                found = []
             judge_case(score, case, found, "--misses" in sys.argv)
-            seconds.append(taken)
     if "--markdown" in sys.argv:
         print(score.markdown(KINDS))
-        return
-    print_figures("wires", score, 0.9, seconds)
+    else:
+        print_figures("wires", score, 0.9, seconds)
+    if failures:
+        raise RuntimeError("\n".join(failures))
 
 
 if __name__ == "__main__":

@@ -106,6 +106,9 @@ public:
     // operation in flight with it fails, and its buffer may be used again. Operations that are
     // posted to a lost peer fail at the next call.
     virtual void poll_failed(std::vector<Ticket>& /*failed*/) {}
+    // Whether Assay's own launcher started this rank: standard input is then its, and read by the
+    // transport alone.
+    virtual bool has_launcher() const { return false; }
     // The next line that the launcher has sent to this rank since the start, if one has arrived.
     virtual std::optional<std::string> launcher_line() { return std::nullopt; }
     // For measurements that need every rank, while they wait: throws Error if one was lost.

@@ -6,12 +6,17 @@
 //
 //     mpirun -np 4 assay-probe-openmpi run network.saturation <rounds.jsonl
 //
+// Without MPI the launcher passes the lines on; an empty one is the end.
+//
 // The same binary runs in SimGrid, where reading the rounds takes no simulated time.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <optional>
+#include <thread>
 
 #include "core/error.hpp"
 #include "network/group.hpp"
@@ -29,8 +34,20 @@ using namespace saturate;
 // Lines from standard input; only rank 0 reads it.
 class Input {
 public:
-    // The next line that is not empty; an empty text at the end of the input.
-    std::string next() {
+    // The next line that is not empty; an empty text at the end of the input, and after a signal.
+    std::string next(Transport& transport) {
+        if (!transport.has_launcher()) return next_of_stdin();
+        for (;;) {
+            if (std::optional<std::string> line = transport.launcher_line()) return *line;
+            if (Session::interrupted()) return {};
+            std::this_thread::sleep_for(poll_interval);
+        }
+    }
+
+private:
+    static constexpr std::chrono::microseconds poll_interval{200};
+
+    std::string next_of_stdin() {
         for (;;) {
             if (const std::size_t end = text_.find('\n'); end != std::string::npos) {
                 const std::string line = text_.substr(0, end);
@@ -48,7 +65,6 @@ public:
         }
     }
 
-private:
     std::string text_;
 };
 
@@ -71,7 +87,7 @@ private:
         std::string line;
         if (session_.rank() == 0) {
             session_.sink.ready("for the next round");
-            line = input_.next();
+            line = input_.next(session_.transport);
         }
         session_.guarded("waits for the next round", 0,
                          [&] { session_.transport.broadcast(line); });

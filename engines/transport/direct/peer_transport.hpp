@@ -35,6 +35,7 @@ public:
     int incarnation() const final { return mesh_.incarnation(); }
     bool survives() const final { return true; }
     void set_launcher(std::shared_ptr<LauncherLines> lines) { launcher_ = std::move(lines); }
+    bool has_launcher() const final { return launcher_ != nullptr; }
     std::optional<std::string> launcher_line() final {
         return launcher_ ? launcher_->take() : std::nullopt;
     }

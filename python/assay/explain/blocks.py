@@ -40,16 +40,19 @@ class Division:
     parts: int
     source: NDArray[np.integer]  # [cell] part of the sender
     target: NDArray[np.integer]  # [cell] part of the receiver
-    mean: Floats  # [part, part] median of the cells from one part to another; NaN for fewer than three cells
-    cells: NDArray[np.int64]  # [part, part] number of cells
+    mean: (
+        Floats  # [part, part] median of the sampled cells from one part to another; NaN for fewer than three
+    )
+    cells: NDArray[np.int64]  # [part, part] number of sampled cells
 
     @classmethod
     def of(cls, matrix: PairMatrix, value: Floats, size: int) -> Division:
         parts = len(matrix.hosts) // size
         source, target = matrix.source // size, matrix.target // size
-        groups = Groups(source * parts + target, parts * parts)
-        mean = np.where(groups.size >= 3, groups.median(value), np.float32(np.nan)).reshape(parts, parts)
-        return cls(size, parts, source, target, mean, groups.size.reshape(parts, parts))
+        sampled = sample(value.size)
+        groups = Groups(source[sampled] * parts + target[sampled], parts * parts)
+        mean = np.where(groups.size >= 3, groups.median(value[sampled]), np.float32(np.nan))
+        return cls(size, parts, source, target, mean.reshape(parts, parts), groups.size.reshape(parts, parts))
 
     def members(self, part: int) -> slice:
         return slice(part * self.size, (part + 1) * self.size)

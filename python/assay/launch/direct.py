@@ -9,6 +9,7 @@ the addresses of all, merges their output lines on its standard output, and ends
                                                      higher incarnation number
 
 On its standard input the program reads one JSON object per line: {"restart": 3} restarts rank 3 once it has ended.
+Other lines are for rank 0, which gets one each time that it reports ``ready``; at the end of the input an empty line.
 """
 
 from __future__ import annotations

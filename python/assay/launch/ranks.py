@@ -55,6 +55,9 @@ class Restart(msgspec.Struct):
     restart: int
 
 
+SIGNAL, INPUT = -1, -2  # in place of a rank's number: a signal to this process, a line of its standard input
+
+
 @dataclass
 class Rank:
     """A rank and its current process. ``has_table``: the process was given the table of peers."""
@@ -93,15 +96,17 @@ class Ranks:
         self._kill_at: float | None = None  # when the remaining ranks are killed; None: the job is not ending
         self._code = 0
         self._planner: subprocess.Popen[bytes] | None = None
+        self._input: list[bytes] = []  # lines of standard input for rank 0
+        self._is_awaited = False  # rank 0 waits for such a line
 
     def run(self) -> int:
         """Raises UserError if a rank cannot be started."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: self._lines.put((-1, -1, None)))
+            signal.signal(number, lambda *_: self._lines.put((SIGNAL, 0, None)))
         try:
             for rank in self._ranks:
                 self._start(rank)
-            threading.Thread(target=self._read_requests, daemon=True).start()
+            threading.Thread(target=self._read_input, daemon=True).start()
             self._start_planner()
             while any(rank.runs or rank.restart_at for rank in self._ranks):
                 with contextlib.suppress(queue.Empty):
@@ -155,10 +160,19 @@ class Ranks:
         for line in plans:
             _send(self._ranks[0].process, line)
 
-    def _read_requests(self) -> None:
+    def _read_input(self) -> None:
         for line in sys.stdin.buffer:
-            with contextlib.suppress(msgspec.MsgspecError):
+            try:
                 self.restart(msgspec.json.decode(line, type=Restart).restart)
+            except msgspec.MsgspecError:
+                self._lines.put((INPUT, 0, line))
+        self._lines.put((INPUT, 0, None))
+
+    def _pass_input(self) -> None:
+        """Passes a line of standard input to rank 0, if that waits for one; an empty line is the end of the input."""
+        if self._is_awaited and self._input:
+            _send(self._ranks[0].process, self._input.pop(0))
+            self._is_awaited = False
 
     def restart(self, number: int) -> None:
         """Restarts a rank as soon as it has ended. Rank 0 leads the job and is never restarted."""
@@ -166,9 +180,13 @@ class Ranks:
             self._ranks[number].restart_at = time.monotonic()
 
     def _handle_line(self, number: int, incarnation: int, line: bytes | None) -> None:
-        """Handles a line of a rank, its end (``line`` None), or a signal to this process (``number`` -1)."""
-        if number < 0:
+        """Handles a line of a rank, its end (``line`` None), a line or the end of standard input, or a signal."""
+        if number == SIGNAL:
             self._end(130)
+            return
+        if number == INPUT:
+            self._input.append(line or b"\n")
+            self._pass_input()
             return
         rank = self._ranks[number]
         if incarnation != rank.incarnation:
@@ -184,6 +202,10 @@ class Ranks:
             self._handle_listening(rank, line)
         elif number == 0 and line.startswith(b'{"kind":"members"'):
             _send(self._planner, line)
+        elif number == 0 and line.startswith(b'{"kind":"ready"'):
+            self._write(line)
+            self._is_awaited = True
+            self._pass_input()
         elif self.job.survive and number > 0 and rank.has_table and line.startswith(b'{"kind":"failure"'):
             # The other ranks go on. A host that is cut off reports all others as lost; rank 0 decides how the job ends.
             # A rank that comes back when the job ends finds nobody.

@@ -183,6 +183,41 @@ def test_a_rank_is_restarted_on_request(tmp_path: Path) -> None:
     assert [line["facts"]["incarnation"] for line in lines] == ["1"]
 
 
+def test_rank_0_gets_a_line_of_input_each_time_that_it_is_ready() -> None:
+    body = """
+listen(); table()
+if rank == 0:
+    for line in range(9):
+        say(kind="ready", label="for the next round")
+        text = sys.stdin.readline()
+        if text == "\\n": break
+        result(round=text)
+"""
+    rounds = ('{"flows": [[0, 1]]}', '{"restart": 99}', '{"flows": [[1, 2]]}')
+    code, lines, _ = launch(body, lines=rounds)
+    assert code == 0
+    assert [line["kind"] for line in lines] == ["ready", "context", "ready", "context", "ready"]
+    assert [line["facts"]["round"] for line in lines[1::2]] == [f"{rounds[0]}\n", f"{rounds[2]}\n"]
+
+
+def test_rounds_of_flows_run_over_tcp() -> None:
+    rounds = [{"flows": flows, "size": 65536, "seconds": 0.05} for flows in ([[0, 1], [1, 2]], [[2, 0]])]
+    direct = Direct("tcp")
+    argv = direct.command(HERE, [Segment(["localhost"] * 3)], [str(probe("")), "run", "network.saturation"])
+    done = subprocess.run(
+        argv,
+        input="".join(f"{json.dumps(line)}\n" for line in rounds),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env={**os.environ, **direct.environment(HERE)},
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [len(line["sources"]) for line in lines if line["kind"] == "flows"] == [2, 1]
+    assert sum(line["kind"] == "ready" for line in lines) == 3
+
+
 def test_a_restarted_rank_gets_no_port_of_a_dead_rank(tmp_path: Path) -> None:
     end, done = str(tmp_path / "end"), str(tmp_path / "done")
     code, lines, _ = launch(
