@@ -10,7 +10,7 @@ lost on a slow path between groups of hosts, whose queue all of its senders fill
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Literal
@@ -62,11 +62,11 @@ class Losses:
 def packet_loss(evidence: Evidence) -> list[Finding]:
     """Reports each lossy side of a host, and each lossy pair, once; the one-way measurement counts before the sweep."""
     findings: dict[tuple[str, str], Finding] = {}
-    paths = [
-        suspect
-        for suspect, _ in evidence.suspects
+    paths = {
+        suspect: outcome is not None and outcome.persists
+        for suspect, outcome in evidence.suspects
         if suspect.side == "block" and min(len(suspect.hosts), len(suspect.peers)) > 1
-    ]
+    }
     for measurement, matrix in ((ONE_WAY, evidence.one_way), ("network.all_to_all", evidence.matrix)):
         losses = _read_losses(evidence, measurement, matrix)
         hosts = [host for host in losses.sent if losses.sent[host] > 0]
@@ -78,6 +78,8 @@ def packet_loss(evidence: Evidence) -> list[Finding]:
         for host, side, share in _lossy_sides(losses, hosts, fit, threshold):
             finding = _side_finding(losses, host, side, share)
             if of_pairs is None and (path := _slow_path(host, side, paths)):
+                if paths[path]:  # has a finding of its own
+                    continue
                 _blame_path(finding, path)
             findings.setdefault((host, side), finding)
         for host, peer, share in _lossy_pairs(losses, hosts, fit, threshold):
@@ -148,7 +150,7 @@ def _lossy_pairs(
     return sorted(lossy, key=lambda lossy_entry: -lossy_entry[2])
 
 
-def _slow_path(host: str, side: Side, paths: Sequence[Suspect]) -> Suspect | None:
+def _slow_path(host: str, side: Side, paths: Iterable[Suspect]) -> Suspect | None:
     """The first of the paths that traffic of this side passes."""
     return next(
         (path for path in paths if host in map(host_of, path.hosts if side == "transmit" else path.peers)),
@@ -164,7 +166,7 @@ def _blame_path(finding: Finding, path: Suspect) -> None:
     finding.fix = f"look at the path from {ends} first; then measure again"
 
 
-def _fit_of_pairs(losses: Losses, hosts: list[str], paths: Sequence[Suspect]) -> LossShares | None:
+def _fit_of_pairs(losses: Losses, hosts: list[str], paths: Iterable[Suspect]) -> LossShares | None:
     """Fits the pairs that use none of the slow ``paths``. Returns None unless all of them counted."""
     from scipy.sparse import csr_array  # slow to import, rarely needed
 

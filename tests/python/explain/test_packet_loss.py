@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from planted import TwoCabinets
 
-from assay.explain import explain
+from assay.explain import Evidence, explain
+from assay.explain.loss import packet_loss
 from assay.explain.matrix import ONE_WAY
+from assay.explain.retest import Outcome
 from assay.records.schema import AnyRecord, Measurement, Pairs, Subject, Summary
 
 SENT = 15_000.0  # segments of a host
@@ -211,6 +213,10 @@ def test_senders_are_not_blamed_for_what_a_slow_uplink_drops(by_pair: bool) -> N
     assert (warnings == []) if by_pair else warnings
     for warning in warnings:
         assert "the path from h[6-11] to h[0-5] is slow" in warning.details[-1]
+    evidence = Evidence(cluster.rows() + counters, cluster.hosts)
+    confirmed = Outcome(-0.7, True, 5e8, 1e9, 3, 9, [], is_group=True)
+    evidence.suspects = [(suspect, confirmed) for suspect, _ in evidence.suspects]
+    assert [(f.subject.host, f.severity) for f in packet_loss(evidence)] == [("h2", "fault")]
 
 
 def test_a_server_with_many_segments_is_not_named() -> None:
