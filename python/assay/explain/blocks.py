@@ -40,9 +40,7 @@ class Division:
     parts: int
     source: NDArray[np.integer]  # [cell] part of the sender
     target: NDArray[np.integer]  # [cell] part of the receiver
-    mean: (
-        Floats  # [part, part] median of the sampled cells from one part to another; NaN for fewer than three
-    )
+    mean: Floats  # [part, part] median of a part's sampled cells to another; NaN for fewer than three
     cells: NDArray[np.int64]  # [part, part] number of sampled cells
 
     @classmethod

@@ -9,7 +9,7 @@ estimates, from few values: thresholds that are multiples of them are taken a st
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from assay.explain.retest import (
 )
 from assay.explain.retest import MIN_EFFECT as MIN_RETEST_EFFECT
 from assay.explain.slow_network import describe_level
-from assay.records.schema import Finding, Verdict
+from assay.records.schema import Verdict
 from assay.records.units import format_share
 
 SIGMAS_95 = 1.645  # standard deviations: 95 % of a normal distribution are above
@@ -36,8 +36,6 @@ MAD_ERROR = 1.17  # relative standard error of a scaled MAD of n normal values, 
 # The terms, in standard deviations: the 95 % quantile of the largest of four, the quartile's distance from the median,
 # and the quartile's error from eight values.
 RANK_MARGIN = 2.23 + 0.67 + 0.3
-
-UNTESTED = ("slow_pair", "slow_block")  # a warning of these rules is a suspect without a retest
 
 
 def detectable_share(matrix: PairMatrix, one_way: bool) -> float:
@@ -96,23 +94,14 @@ def describe_power(evidence: Evidence) -> str:
     return text + (f"; not measured one direction at a time: {', '.join(unseen[:8])}" if unseen else "")
 
 
-def state_power(verdicts: Sequence[Verdict], evidence: Evidence, findings: Iterable[Finding]) -> None:
-    """Adds to the reason of each verdict "no fault" which faults the run could have found. A slow path that was not
-    measured again leaves it undecided."""
-    untested = [found for found in findings if found.rule in UNTESTED and found.severity == "warning"]
-    for verdict in _no_fault_verdicts(verdicts):
-        if untested:
-            more = f" (and {len(untested) - 1} more)" if len(untested) > 1 else ""
-            verdict.outcome, verdict.subject = "INCONCLUSIVE", untested[0].subject
-            verdict.reason = (
-                f"{untested[0].cause}{more}; this was not measured again, so it may be congestion"
-            )
-            verdict.fix = "give a longer --budget, and no --no-retest"
-            continue
-        texts = (verdict.reason, describe_power(evidence), describe_level(evidence))
-        verdict.reason = "; ".join(text for text in texts if text)
+def state_power(verdicts: Iterable[Verdict], evidence: Evidence) -> None:
+    """Adds to the reason of each verdict "no fault" which faults the run could have found."""
+    for verdict in verdicts:
+        if _says_no_fault(verdict):
+            texts = (verdict.reason, describe_power(evidence), describe_level(evidence))
+            verdict.reason = "; ".join(text for text in texts if text)
 
 
-def _no_fault_verdicts(verdicts: Sequence[Verdict]) -> Iterable[Verdict]:
-    """The passed verdicts on the number of faults. They have no metric."""
-    return (v for v in verdicts if v.outcome == "PASS" and not v.metric and v.observed == 0 and v.unit == "1")
+def _says_no_fault(verdict: Verdict) -> bool:
+    """Whether it is a passed verdict on the number of faults. Such a verdict has no metric."""
+    return verdict.outcome == "PASS" and not verdict.metric and verdict.observed == 0 and verdict.unit == "1"

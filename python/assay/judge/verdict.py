@@ -40,6 +40,7 @@ from assay.records.units import Quantity, describe_unit, format_as
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 MAX_NAMES_SHOWN = 4  # criteria that the reason of the outcome names
+UNTESTED = ("slow_pair", "slow_block")  # a warning of these rules is a suspect without a retest
 
 
 def judge(
@@ -298,7 +299,8 @@ def _describe(record: Measurement, others: Sequence[Measurement] = ()) -> str:
 
 
 def _judge_findings(criterion: Criterion, records: Sequence[AnyRecord]) -> Verdict:
-    """Passes without a fault among the findings; warnings do not fail. A run that ended early is inconclusive."""
+    """Passes without a fault among the findings; warnings do not fail. A run that ended early is inconclusive, and one
+    whose slow path was not measured again."""
     verdict = Verdict(criterion=str(criterion), outcome="PASS")
     findings = [
         record for record in records if isinstance(record, Finding) and criterion.rule in ("", record.rule)
@@ -319,6 +321,11 @@ def _judge_findings(criterion: Criterion, records: Sequence[AnyRecord]) -> Verdi
         verdict.outcome, verdict.reason = "INCONCLUSIVE", f"the run was cut short: {failures[0].problem}"
     elif not measured:
         verdict.outcome, verdict.reason = "INCONCLUSIVE", "nothing was measured"
+    elif untested := [found for found in findings if found.rule in UNTESTED and found.severity == "warning"]:
+        more = f" (and {len(untested) - 1} more)" if len(untested) > 1 else ""
+        verdict.outcome, verdict.subject = "INCONCLUSIVE", untested[0].subject
+        verdict.reason = f"{untested[0].cause}{more}; this was not measured again, so it may be congestion"
+        verdict.fix = "give a longer --budget, and no --no-retest"
     verdict.observed, verdict.required, verdict.unit = float(len(faults)), 0.0, "1"
     verdict.evidence = [finding.id for finding in faults]
     return verdict

@@ -161,7 +161,7 @@ class Ranks:
             _send(self._ranks[0].process, line)
 
     def _read_input(self) -> None:
-        for line in sys.stdin.buffer:
+        for line in filter(bytes.strip, sys.stdin.buffer):
             try:
                 self.restart(msgspec.json.decode(line, type=Restart).restart)
             except msgspec.MsgspecError:

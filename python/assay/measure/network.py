@@ -44,10 +44,8 @@ LAUNCH_S = 1.0  # time to start and end an MPI job
 PING_PONG_S, FIRST_MESSAGES, BURST_S = 0.05, 3, 0.3
 PAIRS_OF_ONE = OWN_PAIRS + CONTROL_PAIRS  # to retest one suspect
 # Pairs of a suspect and controls: with time, with little time, and where not even a single suspect fits.
-EFFORTS, LEAST_EFFORT = (
-    ((MORE_OWN_PAIRS, MORE_CONTROL_PAIRS), (OWN_PAIRS, CONTROL_PAIRS)),
-    (OWN_PAIRS, OWN_PAIRS),
-)
+EFFORTS = ((MORE_OWN_PAIRS, MORE_CONTROL_PAIRS), (OWN_PAIRS, CONTROL_PAIRS))
+LEAST_EFFORT = (OWN_PAIRS, OWN_PAIRS)
 GROUP_S, SHORTEST_GROUP_S, SIMULATED_S = 0.4, 0.1, 1e-3  # to retest a group: usual, least, in a simulation
 # The flows of a group keep so many messages in flight. Those of the first and last moment do not count: their time is
 # at most this share of a group's.

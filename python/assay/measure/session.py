@@ -370,7 +370,7 @@ class Session:
         if specifications:
             verdicts += integrity(self.run.records, verdicts)
         doubt(verdicts, self.run.records, self.run.info.busy)
-        state_power(verdicts, evidence, findings)
+        state_power(verdicts, evidence)
         for verdict in verdicts:
             self.run.append(verdict)
         self.ended_early = self.ended_early or self.failed

@@ -118,22 +118,9 @@ def test_every_verdict_of_no_fault_states_the_power() -> None:
     passed = Verdict(criterion="no fault was found", outcome="PASS", observed=0.0, unit="1")
     failed = Verdict(criterion="no fault was found", outcome="FAIL", observed=1.0, unit="1", reason="h3")
     other = Verdict(criterion="fast", outcome="PASS", metric="network.wire/share", observed=0.0, unit="1")
-    state_power([passed, failed, other], evidence, [])
+    state_power([passed, failed, other], evidence)
     assert "of its peers' rate would have been found" in passed.reason
     assert (failed.reason, other.reason) == ("h3", "")
-
-
-def test_a_slow_path_that_was_not_measured_again_leaves_the_faults_undecided() -> None:
-    _, evidence = simulate_run(1, {}, {})
-    paths = [Finding(rule="slow_block", cause=f"from c{i} to c0: slow", severity="warning") for i in (1, 2)]
-    congestion = Finding(rule="congestion", cause="from c1 to c0", severity="warning")
-    for findings, outcome in ((paths, "INCONCLUSIVE"), ([congestion], "PASS")):
-        verdict = Verdict(criterion="no fault was found", outcome="PASS", observed=0.0, unit="1")
-        state_power([verdict], evidence, findings)
-        assert verdict.outcome == outcome
-        if outcome == "INCONCLUSIVE":
-            assert verdict.reason.startswith("from c1 to c0: slow (and 1 more); this was not measured again")
-            assert "--budget" in verdict.fix
 
 
 def test_the_power_of_two_hosts_and_of_no_pairs() -> None:

@@ -136,13 +136,13 @@ def test_unknown_link_rates_have_no_interval_and_the_verdict_says_so(facts: dict
     records = cluster(0.1 * GBIT, **facts)
     assert findings_of_rule(records) == []
     passed = Verdict(criterion="no fault was found", outcome="PASS", observed=0.0, unit="1")
-    state_power([passed], Evidence(records, HOSTS), [])
+    state_power([passed], Evidence(records, HOSTS))
     assert "no link tells its rate, so a network that is slow as a whole would not show" in passed.reason
 
 
 def test_the_verdict_states_the_reached_and_the_expected_rate() -> None:
     passed = Verdict(criterion="no fault was found", outcome="PASS", observed=0.0, unit="1")
-    state_power([passed], Evidence(cluster(9 * GBIT, noise=0), HOSTS), [])
+    state_power([passed], Evidence(cluster(9 * GBIT, noise=0), HOSTS))
     assert "every host reaches at least 9.00 Gbit/s" in passed.reason
     assert "7.53 Gbit/s are expected of eth0" in passed.reason
 

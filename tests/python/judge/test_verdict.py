@@ -170,6 +170,19 @@ def test_a_criterion_may_allow_no_findings(tmp_path: Path) -> None:
     assert (cut.outcome, cut.reason) == ("INCONCLUSIVE", "the run was cut short: rank 3 on h3 died")
 
 
+def test_a_slow_path_that_was_not_measured_again_leaves_the_faults_undecided(tmp_path: Path) -> None:
+    paths = [Finding(rule="slow_block", cause=f"from c{i} to c0: slow", severity="warning") for i in (1, 2)]
+    congestion = Finding(rule="congestion", cause="from c1 to c0", severity="warning")
+    no_findings = 'findings = "none"'
+    verdict = verdict_on(tmp_path, no_findings, [measurement(1.0), congestion, *paths])
+    assert verdict.outcome == "INCONCLUSIVE"
+    assert verdict.reason.startswith("from c1 to c0: slow (and 1 more); this was not measured again")
+    assert "--budget" in verdict.fix
+    assert verdict_on(tmp_path, no_findings, [measurement(1.0), congestion]).outcome == "PASS"
+    fault = Finding(rule="slow_host", cause="h3 is slow")
+    assert verdict_on(tmp_path, no_findings, [measurement(1.0), fault, *paths]).outcome == "FAIL"
+
+
 def test_criteria_for_another_number_of_hosts_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "site.toml"
     path.write_text(f'[[criterion]]\n{AT_LEAST}\nhosts = "several"\n')

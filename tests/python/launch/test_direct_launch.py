@@ -55,8 +55,14 @@ def launch(
     body: str, ranks: int = 3, *, lines: tuple[str, ...] = (), **options: Any
 ) -> tuple[int, list[dict[str, Any]], str]:
     """Runs ranks of a small program. Returns the exit code, the lines of standard output, and standard error."""
+    return launch_program([sys.executable, "-c", RANK + body], ranks, lines, **options)
+
+
+def launch_program(
+    program: list[str], ranks: int, lines: tuple[str, ...], **options: Any
+) -> tuple[int, list[dict[str, Any]], str]:
     direct = Direct("tcp", **options)
-    argv = direct.command(HERE, [Segment(["localhost"] * ranks)], [sys.executable, "-c", RANK + body])
+    argv = direct.command(HERE, [Segment(["localhost"] * ranks)], program)
     done = subprocess.run(
         argv,
         input="".join(f"{line}\n" for line in lines),
@@ -193,27 +199,18 @@ if rank == 0:
         if text == "\\n": break
         result(round=text)
 """
-    rounds = ('{"flows": [[0, 1]]}', '{"restart": 99}', '{"flows": [[1, 2]]}')
-    code, lines, _ = launch(body, lines=rounds)
+    first, second = '{"flows": [[0, 1]]}', '{"flows": [[1, 2]]}'
+    code, lines, _ = launch(body, lines=(first, '{"restart": 99}', "", second))
     assert code == 0
     assert [line["kind"] for line in lines] == ["ready", "context", "ready", "context", "ready"]
-    assert [line["facts"]["round"] for line in lines[1::2]] == [f"{rounds[0]}\n", f"{rounds[2]}\n"]
+    assert [line["facts"]["round"] for line in lines[1::2]] == [f"{first}\n", f"{second}\n"]
 
 
 def test_rounds_of_flows_run_over_tcp() -> None:
     rounds = [{"flows": flows, "size": 65536, "seconds": 0.05} for flows in ([[0, 1], [1, 2]], [[2, 0]])]
-    direct = Direct("tcp")
-    argv = direct.command(HERE, [Segment(["localhost"] * 3)], [str(probe("")), "run", "network.saturation"])
-    done = subprocess.run(
-        argv,
-        input="".join(f"{json.dumps(line)}\n" for line in rounds),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        env={**os.environ, **direct.environment(HERE)},
-    )
-    assert done.returncode == 0, done.stderr
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    lines_of_rounds = tuple(map(json.dumps, rounds))
+    code, lines, errors = launch_program([str(probe("")), "run", "network.saturation"], 3, lines_of_rounds)
+    assert code == 0, errors
     assert [len(line["sources"]) for line in lines if line["kind"] == "flows"] == [2, 1]
     assert sum(line["kind"] == "ready" for line in lines) == 3
 

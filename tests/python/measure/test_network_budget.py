@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from assay.explain.retest import OWN_PAIRS
 from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import Segment, Site
 from assay.measure import network
 from assay.measure.network import (
     GROUP_OVERRUN,
     LAUNCH_S,
+    LEAST_EFFORT,
     MIN_S,
     PAIRS_OF_ONE,
+    SHORTEST_GROUP_S,
     SWEEP_SHARE,
     NetworkRequest,
     TimeBudget,
@@ -66,6 +69,8 @@ class SimulatedSession(Session):
         self.start = start  # s of an engine, besides its budget
         self.now = 0.0
         self.groups = 0
+        self.budgets: dict[str, float] = {}  # s that each engine got
+        self.pairs: list[str] = []  # measured again
         self.labels = [f"h{i}" for i in range(32)]
         rate = np.random.default_rng(3).lognormal(np.log(1e9), 0.02, (32, 32))
         for first in (8, 20):
@@ -84,11 +89,13 @@ class SimulatedSession(Session):
         flavour: str | None = None,
         more_follow: bool = False,
     ) -> bool:
-        self.now += self.start + float(params["budget"])
+        self.budgets[measurement] = float(params["budget"])
+        self.now += self.start + self.budgets[measurement]
         common: dict[str, Any] = {"name": measurement, "metric": "bandwidth", "unit": "B/s",
                                   "params": {"size": 1 << 20, "op": "send"}}  # fmt: skip
         if measurement == "network.pairs":
-            for pair in str(params["pairs"]).split(","):
+            self.pairs = str(params["pairs"]).split(",")
+            for pair in self.pairs:
                 a, b = (self.labels[int(rank)] for rank in pair.split("-"))
                 self.run.append(
                     Measurement(subject=Subject(host=a, peer=b), summary=Summary(n=1, median=1e9), **common)
@@ -150,3 +157,38 @@ def test_the_retest_of_groups_keeps_the_budget(
         assert session.groups >= 8, "each of the suspected groups and others, for comparison"
     if budget == 60.0:
         assert session.groups % 2 == 0  # all of them, twice
+
+
+def measured(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, budget: float, slow: int | None
+) -> SimulatedSession:
+    """A session in which the host ``slow`` sends at half of the others' rate; None: the cabinets do."""
+    session = SimulatedSession(Run.create("net", ["net"], path=folder), 0.2)
+    if slow is not None:
+        session.rate = np.full((32, 32), 1e9)
+        session.rate[slow] *= 0.5
+    monkeypatch.setattr(network, "TimeBudget", lambda limit: TimeBudget(limit, lambda: session.now))
+    request = NetworkRequest(Local(), Site("ssh"), [], session.labels, params={"budget": budget})
+    network.measure_network(session, request)
+    return session
+
+
+def test_little_time_measures_the_worst_suspect_again_with_few_controls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = measured(tmp_path / "long", monkeypatch, 60.0, 3)
+    short = measured(tmp_path / "short", monkeypatch, 5.0, 3)
+    assert len(long.pairs) == PAIRS_OF_ONE
+    assert len(short.pairs) == sum(LEAST_EFFORT) < PAIRS_OF_ONE
+    assert sum(pair.startswith("3-") for pair in short.pairs) == OWN_PAIRS
+
+
+def test_time_is_kept_for_groups_before_single_directions_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cabinets are measured again by groups, besides pairs."""
+    host = measured(tmp_path / "host", monkeypatch, 60.0, 8)
+    cabinet = measured(tmp_path / "cabinet", monkeypatch, 60.0, None)
+    kept = host.budgets["network.one_way"] - cabinet.budgets["network.one_way"]
+    assert cabinet.groups == 16
+    assert kept >= cabinet.groups * GROUP_OVERRUN * SHORTEST_GROUP_S
