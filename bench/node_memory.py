@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Peak memory bandwidth of `assay mem`, compared with likwid-bench and hpcc's STREAM on the same cores, in turns; and
-late requests of the paced workload at half of the peak.
+late requests of the paced workload at half of the peak. Assay runs before and after both peers, because the speed of a
+shared machine drifts.
 
 The best kernel of each program counts. Bytes are counted as STREAM and likwid count them: those that the loop names.
 Assay also counts the cache lines that regular stores read (write-allocate); they are subtracted. likwid prints the mean
@@ -13,12 +14,15 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
@@ -28,12 +32,13 @@ from figures import exit_code_of, figure, waived  # noqa: E402 - the path comes 
 from assay.launch.engines import probe  # noqa: E402 - the path comes first
 from assay.measure.workload import load_workload  # noqa: E402
 
-ROUNDS = {"likwid-bench": 6, "hpcc STREAM": 3}
+ROUNDS = 3
 LIMIT_S = 300
+POLL_S = 0.2
 LIKWID = ("load_avx512", "copy_mem_avx512")  # its fastest on all machines seen
 STREAM = ("Copy", "Scale", "Add", "Triad")
-# hpcc's vectors are of N^2 / cores / 3 doubles: 96 MB in all. It solves a system of N equations besides: minutes.
-HPL_N = 6000
+HPL_N = 6000  # hpcc's vectors are of N^2 / cores / 3 doubles: 96 MB in all
+END_OF_STREAM = "End of StarSTREAM section."
 # Bytes that the loop names over bytes that it moves, write-allocate included.
 NAMED_SHARE = {"read": 1.0, "write": 1 / 2, "copy": 2 / 3, "triad": 3 / 4}
 CORES = len(os.sched_getaffinity(0))
@@ -46,8 +51,15 @@ def records(*arguments: str) -> list[dict[str, object]]:
     return [record for line in lines.splitlines() if (record := json.loads(line))["kind"] == "measurement"]
 
 
-def assay_bandwidth() -> tuple[float, float]:
-    """B/s that the loops name, of the best kernel on all cores: median and best pass."""
+class Bandwidth(NamedTuple):
+    """B/s that the loops name."""
+
+    median: float
+    best_pass: float
+
+
+def assay_bandwidth() -> Bandwidth:
+    """That of the best kernel on all cores."""
     figures = []
     for record in records("node.memory", "--budget", "0.5"):
         params, summary = record["params"], record["summary"]
@@ -55,7 +67,7 @@ def assay_bandwidth() -> tuple[float, float]:
         share = NAMED_SHARE[params["operation"]] if params["line_reads"] == "counted" else 1.0
         if params["threads"] == CORES:
             figures.append((summary["median"] * share, summary["max"] * share))
-    return max(median for median, _ in figures), max(best for _, best in figures)
+    return Bandwidth(max(median for median, _ in figures), max(best for _, best in figures))
 
 
 def likwid_bandwidth() -> float:
@@ -69,7 +81,8 @@ def likwid_bandwidth() -> float:
 
 
 def stream_bandwidth() -> float:
-    """hpcc's StarSTREAM, one process a core: the best of its four kernels, summed over the processes."""
+    """hpcc's StarSTREAM, one process a core: the best of its four kernels, summed over the processes. Half of hpcc's
+    other tests come after it, so that it is ended then."""
     with tempfile.TemporaryDirectory() as folder:
         example = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt").read_text()
         text = re.sub(r"^1000 +Ns", f"{HPL_N}         Ns", example, flags=re.M)
@@ -78,11 +91,26 @@ def stream_bandwidth() -> float:
         Path(folder, "hpccinf.txt").write_text(text)
         command = ["mpirun", "--oversubscribe", "-np", str(CORES), "hpcc"]
         allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        subprocess.run(
-            command, cwd=folder, env=os.environ | allowed, timeout=LIMIT_S, check=True, capture_output=True
+        output = Path(folder, "hpccoutf.txt")
+        job = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=os.environ | allowed,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
-        output = Path(folder, "hpccoutf.txt").read_text()
-    figures = {name: float(value) for name, value in re.findall(r"StarSTREAM_(\w+)=([\d.]+)", output)}
+        try:
+            deadline = time.monotonic() + LIMIT_S
+            while not (output.exists() and END_OF_STREAM in output.read_text()):
+                if job.poll() is not None or time.monotonic() > deadline:
+                    raise SystemExit(f"bench: no peer: hpcc wrote no StarSTREAM within {LIMIT_S} s")
+                time.sleep(POLL_S)
+            text = output.read_text()
+        finally:
+            job.send_signal(signal.SIGTERM)  # mpirun ends its processes
+            job.wait(LIMIT_S)
+    section = text[text.index("Begin of StarSTREAM section.") : text.index(END_OF_STREAM)]
+    figures = {name: float(value) for name, value in re.findall(r"Average (\w+) GB/s ([\d.]+)", section)}
     return max(figures[name] * 1e9 * CORES for name in STREAM)
 
 
@@ -97,36 +125,53 @@ def late_at_half_of_peak(peak: float) -> float:
     return next(float(record["summary"]["median"]) for record in measurements if record["metric"] == "late")  # type: ignore[index]
 
 
-def ratios_to_peer(name: str, peer: Callable[[], float], best: bool) -> list[float]:
-    """Assay's bandwidth over the peer's, for each round. Assay runs before and after the peer, because the speed of a
-    shared machine drifts. ``best``: compares best passes, else medians."""
-    ratios = []
-    before = assay_bandwidth()[best]
-    for _ in range(ROUNDS[name]):
-        theirs, after = peer(), assay_bandwidth()[best]
-        ratios.append((before + after) / 2 / theirs)
-        print(
-            f"bench: ours {before / 1e9:.1f}, {name} {theirs / 1e9:.1f}, ours {after / 1e9:.1f} GB/s",
-            file=sys.stderr,
-        )
-        before = after
-    return ratios
+class Peer(NamedTuple):
+    figure: str
+    program: str  # that it needs
+    name: str
+    measure: Callable[[], float]  # B/s
+    ours: Callable[[Bandwidth], float]  # what is compared with it
 
 
-# The figure, the program that it needs, its peer, and whether best passes are compared.
 PEERS = (
-    ("node.memory peak over likwid-bench", "likwid-bench", "likwid-bench", likwid_bandwidth, False),
-    ("node.memory best pass over hpcc STREAM", "hpcc", "hpcc STREAM", stream_bandwidth, True),
+    Peer(
+        "node.memory peak over likwid-bench",
+        "likwid-bench",
+        "likwid-bench",
+        likwid_bandwidth,
+        lambda b: b.median,
+    ),
+    Peer(
+        "node.memory best pass over hpcc STREAM",
+        "hpcc",
+        "hpcc STREAM",
+        stream_bandwidth,
+        lambda b: b.best_pass,
+    ),
 )
 
 
 def main() -> None:
-    for name, program, peer, measure, best in PEERS:
-        if shutil.which(program):
-            figure(name, ratios_to_peer(peer, measure, best), 0.98, "higher", peer=peer)
-        else:
-            waived(name, f"{program} is not installed")
-    peaks = [assay_bandwidth()[0] for _ in range(3)]
+    peers = [peer for peer in PEERS if shutil.which(peer.program)]
+    ours, theirs = [assay_bandwidth()], []
+    for _ in range(ROUNDS):
+        theirs.append([peer.measure() for peer in peers])
+        ours.append(assay_bandwidth())
+    for peer in PEERS:
+        if peer not in peers:
+            waived(peer.figure, f"{peer.program} is not installed")
+            continue
+        ratios = []
+        for before, after, rates in zip(ours, ours[1:], theirs, strict=False):
+            rate = rates[peers.index(peer)]
+            ratios.append((peer.ours(before) + peer.ours(after)) / 2 / rate)
+            print(
+                f"bench: ours {peer.ours(before) / 1e9:.1f}, {peer.name} {rate / 1e9:.1f}, "
+                f"ours {peer.ours(after) / 1e9:.1f} GB/s",
+                file=sys.stderr,
+            )
+        figure(peer.figure, ratios, 0.98, "higher", peer=peer.name)
+    peaks = [bandwidth.median for bandwidth in ours]
     figure("node.memory peak", peaks, None, "higher", "B/s")
     late = [late_at_half_of_peak(statistics.median(peaks)) for _ in range(3)]
     figure("node.memory_paced late at half of peak", late, 0, "lower")
