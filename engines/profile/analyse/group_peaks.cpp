@@ -4,6 +4,14 @@
 #include <algorithm>
 
 namespace assay::heap {
+namespace {
+
+// Modulo 2^64: a damaged trace may have any sizes.
+std::int64_t sum(std::int64_t a, std::int64_t b) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+
+}  // namespace
 
 void GroupPeaks::process_batch() {
     for (const Change& change : batch_) {
@@ -13,7 +21,7 @@ void GroupPeaks::process_batch() {
             stack.in_batch = true;
             batch_stacks_.push_back(change.stack);
         }
-        stack.gain += change.bytes;
+        stack.gain = sum(stack.gain, change.bytes);
         stack.max_gain = std::max(stack.max_gain, stack.gain);
     }
     for (const std::uint32_t number : batch_stacks_) {
@@ -26,15 +34,15 @@ void GroupPeaks::process_batch() {
                 group_state.in_batch = true;
                 batch_groups_.push_back(group);
             }
-            group_state.gain += stack.gain;
-            group_state.max_gain += stack.max_gain;
+            group_state.gain = sum(group_state.gain, stack.gain);
+            group_state.max_gain = sum(group_state.max_gain, stack.max_gain);
         }
     }
     bool has_tracked = false;
     for (const std::uint32_t number : batch_stacks_) {
         Stack& stack = stacks_[number];
         for (const std::uint32_t group : stack.groups)
-            if (groups_[group].live + groups_[group].max_gain > groups_[group].peak)
+            if (sum(groups_[group].live, groups_[group].max_gain) > groups_[group].peak)
                 stack.tracked.push_back(group);
         has_tracked |= !stack.tracked.empty();
     }
@@ -45,12 +53,12 @@ void GroupPeaks::process_batch() {
         for (const Change& change : batch_)
             for (const std::uint32_t group : stacks_[change.stack].tracked) {
                 Group& group_state = groups_[group];
-                group_state.live += change.bytes;
+                group_state.live = sum(group_state.live, change.bytes);
                 group_state.peak = std::max(group_state.peak, group_state.live);
             }
     for (std::size_t k = 0; k < batch_groups_.size(); ++k) {
         Group& group_state = groups_[batch_groups_[k]];
-        group_state.live = live_before[k] + group_state.gain;
+        group_state.live = sum(live_before[k], group_state.gain);
         group_state.gain = group_state.max_gain = 0;
         group_state.in_batch = false;
     }

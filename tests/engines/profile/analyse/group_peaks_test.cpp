@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 
 using namespace assay::heap;
@@ -36,4 +37,17 @@ TEST_CASE("the peak of every group is exact while its stacks grow and shrink") {
         for (std::uint32_t group = 0; group < groups; ++group)
             REQUIRE(peaks.peak(group) == static_cast<std::uint64_t>(group_peak[group]));
     }
+}
+
+// The sanitized build checks that no sum overflows.
+TEST_CASE("absurd sizes of a damaged trace leave the peaks of other groups exact") {
+    GroupPeaks peaks(2, [](std::uint32_t stack) { return std::vector<std::uint32_t>{stack / 2}; });
+    const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    for (const std::int64_t sign : {1, -1}) {
+        for (const std::uint32_t stack : {0u, 0u, 1u}) peaks.add(stack, sign * most);
+        peaks.add(2, sign * 7);
+        peaks.add(3, 5);
+        peaks.finish();
+    }
+    CHECK(peaks.peak(1) == 12);
 }
