@@ -37,7 +37,7 @@ LIMIT_S = 300
 POLL_S = 0.2
 LIKWID = ("load_avx512", "copy_mem_avx512")  # its fastest on all machines seen
 STREAM = ("Copy", "Scale", "Add", "Triad")
-HPL_N = 6000  # hpcc's vectors are of N^2 / cores / 3 doubles: 96 MB in all
+HPL_N = 4500  # hpcc's vectors are of N^2 / cores / 3 doubles: 54 MB in all
 END_OF_STREAM = "End of StarSTREAM section."
 # Bytes that the loop names over bytes that it moves, write-allocate included.
 NAMED_SHARE = {"read": 1.0, "write": 1 / 2, "copy": 2 / 3, "triad": 3 / 4}
