@@ -8,41 +8,99 @@
 // when a write has small pieces, which the drain merges, or in atomic mode. Data from before the
 // change are in the file already, and the drain writes later data over them.
 #include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/statfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
-#include <iterator>
+#include <memory>
 
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
 #include "storage/store/durability.hpp"
+#include "storage/store/file_systems.hpp"
 #include "storage/store/progress.hpp"
 
 namespace assay::storage {
 namespace {
 
-constexpr long xfs_magic = 0x58465342;  // older releases of linux/magic.h do not have it
-constexpr long local_file_systems[] = {TMPFS_MAGIC, RAMFS_MAGIC,       EXT4_SUPER_MAGIC,
-                                       xfs_magic,   BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC};
-
 // Bytes. Shorter pieces of a write are cheaper to copy into the store than to write by one call
 // each.
 constexpr std::int64_t min_piece = 4096;
+
+// Bytes of short pieces of memory that are copied together for one call: they are still in the
+// core's cache when the kernel reads them.
+constexpr std::int64_t packed_bytes = 256 << 10;
+
+// Bytes and pieces of memory that one call writes from where they are. They are listed in parts,
+// because a list of single bytes takes 32 times their memory.
+constexpr std::int64_t gathered_bytes = 4 << 20, listed_bytes = 64 << 10;
+constexpr std::size_t max_pieces = 1024;  // Linux's UIO_MAXIOV
 
 // Each time this many bytes are written, the kernel is asked to start writing them to the medium,
 // so that close, which waits for that, waits less.
 constexpr std::uint64_t writeback_bytes = 8 << 20;
 
-// Whether the file is on a file system of this node.
-bool is_local(int fd) {
-    struct statfs info{};
-    if (fstatfs(fd, &info)) return false;
-    return std::find(std::begin(local_file_systems), std::end(local_file_systems),
-                     static_cast<long>(info.f_type)) != std::end(local_file_systems);
-}
+// The data of a write in the program's memory.
+class Source {
+public:
+    Source(const FlatType& memory, const char* buffer) : memory_(memory), buffer_(buffer) {}
+
+    // Writes at most `bytes` of the data from byte `from` on to the file at `offset`, as pwrite.
+    ssize_t write(int fd, std::int64_t from, std::int64_t bytes, std::int64_t offset) {
+        if (memory_.contiguous)
+            return pwrite(fd, buffer_ + from, static_cast<std::size_t>(bytes), offset);
+        if (!has_short_pieces_) {
+            const std::size_t pieces = list_pieces(from, std::min(bytes, gathered_bytes));
+            if (pieces) return pwritev(fd, pieces_.data(), static_cast<int>(pieces), offset);
+            has_short_pieces_ = true;
+        }
+        bytes = std::min(bytes, packed_bytes);
+        if (!packed_) packed_ = std::make_unique_for_overwrite<char[]>(packed_bytes);
+        pack(memory_, buffer_, from, bytes, packed_.get());
+        return pwrite(fd, packed_.get(), static_cast<std::size_t>(bytes), offset);
+    }
+
+private:
+    // Lists pieces of memory in `pieces_`, the first with byte `from`, of at most `bytes` in all.
+    // Returns their number; 0 if they are short.
+    std::size_t list_pieces(std::int64_t from, std::int64_t bytes) {
+        std::size_t listed = 0;
+        for (std::int64_t done = 0; done < bytes; done += listed_bytes) {
+            BlockList blocks;
+            append_blocks(memory_, 0, from + done, std::min(bytes - done, listed_bytes), blocks);
+            for (const auto& block : blocks.blocks)
+                for (std::int64_t k = 0; k < block.count; ++k)
+                    if (!add_piece(block.begin + k * block.stride, block.length, listed))
+                        return listed;
+            // One piece may go on after these bytes, and one may end with them.
+            if (static_cast<std::int64_t>(listed) > 2 + (done + listed_bytes) / min_piece) return 0;
+        }
+        return listed;
+    }
+
+    // Returns false if there are too many pieces.
+    bool add_piece(std::int64_t offset, std::int64_t length, std::size_t& listed) {
+        char* const begin = const_cast<char*>(buffer_) + offset;  // only read
+        if (listed) {
+            iovec& last = pieces_[listed - 1];
+            if (static_cast<char*>(last.iov_base) + last.iov_len == begin) {
+                last.iov_len += static_cast<std::size_t>(length);
+                return true;
+            }
+        }
+        if (listed == max_pieces) return false;
+        pieces_[listed++] = {begin, static_cast<std::size_t>(length)};
+        return true;
+    }
+
+    const FlatType& memory_;
+    const char* buffer_;
+    std::array<iovec, max_pieces> pieces_;
+    bool has_short_pieces_ = false;
+    std::unique_ptr<char[]> packed_;
+};
 
 }  // namespace
 
@@ -124,51 +182,36 @@ bool AcceleratedFile::is_direct(const Transfer& transfer, BlockList& blocks) {
     return true;
 }
 
-// Writes the data at `from` into the blocks. Returns an MPI error class. Data that were written
-// before an error stay in the file, as with the MPI library.
-int AcceleratedFile::write_blocks(const BlockList& blocks, const char* from) {
+// Writes the data into the blocks of the file. Data that were written before an error stay in the
+// file, as with the MPI library.
+int AcceleratedFile::write_directly(const Transfer& transfer, const BlockList& blocks,
+                                    const char* buffer) {
+    Source source(*transfer.memory, buffer);
+    std::int64_t done = 0;
     for (const auto& block : blocks.blocks)
         for (std::int64_t k = 0; k < block.count; ++k) {
             std::int64_t offset = block.begin + k * block.stride;
             const auto begin = static_cast<std::uint64_t>(offset);
             for (const std::int64_t end = offset + block.length; offset < end;) {
-                const ssize_t written = pwrite(descriptor_->number(), from,
-                                               static_cast<std::size_t>(end - offset), offset);
+                const ssize_t written =
+                    source.write(descriptor_->number(), done, end - offset, offset);
                 if (written < 0 && errno == EINTR) continue;
                 if (written <= 0) {
                     const int error = written ? errno : ENOSPC;
                     ledger_.note_written(begin, static_cast<std::uint64_t>(offset));
                     return mpi_error(error);
                 }
-                from += written;
+                done += written;
                 offset += written;
             }
             ledger_.note_written(begin, static_cast<std::uint64_t>(offset));
             extend_end(job_->store().file(slot_), static_cast<std::uint64_t>(offset));
         }
-    return MPI_SUCCESS;
-}
-
-int AcceleratedFile::write_directly(const Transfer& transfer, const BlockList& blocks,
-                                    const char* buffer) {
-    int code = MPI_SUCCESS;
-    if (transfer.memory->contiguous) {
-        code = write_blocks(blocks, buffer);
-    } else {
-        std::vector<char> packed(static_cast<std::size_t>(std::min(transfer.bytes, max_part)));
-        for (std::int64_t done = 0; done < transfer.bytes && !code; done += max_part) {
-            const std::int64_t part = std::min(transfer.bytes - done, max_part);
-            pack(*transfer.memory, buffer, done, part, packed.data());
-            BlockList blocks_of_part;
-            list_blocks(transfer.logical + done, part, blocks_of_part);
-            code = write_blocks(blocks_of_part, packed.data());
-        }
-    }
     const auto length = static_cast<std::uint64_t>(transfer.bytes);
     const std::uint64_t before = direct_bytes_.fetch_add(length, std::memory_order_relaxed);
     if (before / writeback_bytes != (before + length) / writeback_bytes)
         sync_file_range(descriptor_->number(), 0, 0, SYNC_FILE_RANGE_WRITE);
-    return code;
+    return MPI_SUCCESS;
 }
 
 }  // namespace assay::storage

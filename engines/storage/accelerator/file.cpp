@@ -315,17 +315,18 @@ int AcceleratedFile::read_blocks(std::int64_t logical, char* buffer, const FlatT
                                  std::int64_t bytes, MPI_Count& bytes_read) {
     const bool contiguous = memory.contiguous && view_->contiguous;
     const std::int64_t step = contiguous ? bytes : std::min(bytes, max_part);
-    std::vector<char> packed;
-    if (!memory.contiguous) packed.resize(static_cast<std::size_t>(step));
+    std::unique_ptr<char[]> packed;
+    if (!memory.contiguous)
+        packed = std::make_unique_for_overwrite<char[]>(static_cast<std::size_t>(step));
     for (std::int64_t done = 0; done < bytes && bytes_read == done; done += step) {
         MPI_Count part_read = 0;
-        char* to = memory.contiguous ? buffer + done : packed.data();
+        char* to = memory.contiguous ? buffer + done : packed.get();
         if (const int code =
                 read_part(logical + done, to, std::min(bytes - done, step), part_read)) {
             bytes_read = 0;
             return code;
         }
-        if (!memory.contiguous) unpack(memory, buffer, done, part_read, packed.data());
+        if (!memory.contiguous) unpack(memory, buffer, done, part_read, packed.get());
         bytes_read += part_read;
     }
     return MPI_SUCCESS;

@@ -94,10 +94,11 @@ private:
     bool claim_shared_pointer();
     void synchronize_after_open();
     int begin_position();
-    void choose_sync_level(bool memory);
+    void choose_sync_level(bool wanted);
     bool hand_to_background_drain();
     void release_resources(bool complete, bool handed_over);
     bool has_last_name() const;
+    void unlink_name() const;
     bool spans_nodes() const;
     bool has_all_ranks() const { return size_ == job_->size(); }
     int wait_for_other_nodes();
@@ -116,7 +117,6 @@ private:
     void list_blocks(std::int64_t logical, std::int64_t bytes, BlockList& blocks);
     bool is_direct(const Transfer& transfer, BlockList& blocks);
     int write_directly(const Transfer& transfer, const BlockList& blocks, const char* buffer);
-    int write_blocks(const BlockList& blocks, const char* from);
     int write_to_store(std::int64_t logical, const char* buffer, const FlatType& memory,
                        std::int64_t bytes);
     void note_stored(const Record& record);

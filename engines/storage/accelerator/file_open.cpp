@@ -18,7 +18,7 @@
 #include "storage/accelerator/system_file.hpp"
 #include "storage/store/background.hpp"
 #include "storage/store/durability.hpp"
-#include "storage/store/network_file_system.hpp"
+#include "storage/store/file_systems.hpp"
 #include "storage/store/other_jobs.hpp"
 #include "storage/store/progress.hpp"
 
@@ -35,21 +35,69 @@ FileRegistry& open_files() {
     return *registry;
 }
 
-// Collective: whether the info and the file name of every rank allow acceleration; they may differ
-// between ranks. The first rank with an unknown info value reports it.
-bool accelerated_on_all_ranks(Job& job, MPI_Comm comm, const InfoKeys& keys) {
+// What the ranks want of a file. The MPI allows its info and its name to differ between ranks.
+struct Wishes {
+    bool accelerated, memory;  // all ranks want that
+    bool same_mode;
+};
+
+// Collective. The first rank with an unknown info value reports it.
+Wishes agree_on_wishes(Job& job, MPI_Comm comm, const InfoKeys& keys, int mode) {
     int rank, size;
     PMPI_Comm_rank(comm, &rank);
     PMPI_Comm_size(comm, &size);
     const int report_order = keys.unknown.empty() ? 0 : size - rank;
-    int maxima[2] = {!keys.accelerated, report_order};
-    PMPI_Allreduce(MPI_IN_PLACE, maxima, 2, MPI_INT, MPI_MAX, comm);
-    if (report_order && report_order == maxima[1]) job.report_once_on_this_rank(keys.unknown);
-    return !maxima[0];
+    int maxima[] = {!keys.accelerated, !keys.memory, mode, -mode, report_order};
+    PMPI_Allreduce(MPI_IN_PLACE, maxima, 5, MPI_INT, MPI_MAX, comm);
+    if (report_order && report_order == maxima[4]) job.report_once_on_this_rank(keys.unknown);
+    return {!maxima[0], !maxima[1], maxima[2] == -maxima[3]};
 }
 
 // Modes that this library implements itself, so the MPI library opens the file without them.
 constexpr int handled_modes = MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_APPEND | MPI_MODE_SEQUENTIAL;
+constexpr int creating_modes = MPI_MODE_CREATE | MPI_MODE_EXCL;
+
+// Creates a file with the permissions that the MPI library gives it. Returns false where that is
+// the library's part: where it can take hints (of Lustre), and where creating fails.
+bool create_locally(const std::string& path, int mode) {
+    const int access = mode & (MPI_MODE_RDONLY | MPI_MODE_WRONLY | MPI_MODE_RDWR);
+    if (access != MPI_MODE_WRONLY && access != MPI_MODE_RDWR) return false;
+    const std::size_t slash = path.rfind('/');
+    const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    const Descriptor folder(::open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (folder.number() < 0 || !is_local(folder.number())) return false;
+    const int flags = (access == MPI_MODE_WRONLY ? O_WRONLY : O_RDWR) |
+                      (mode & MPI_MODE_EXCL ? O_EXCL : 0) | O_CREAT | O_NOFOLLOW | O_NONBLOCK |
+                      O_NOCTTY | O_CLOEXEC;
+    return Descriptor(::open(path.c_str(), flags, 0666)).number() >= 0;
+}
+
+// Collective: opens the file on every rank, in the same mode. If it may have to be created, one
+// rank does that before the others open it. Returns this rank's code; if `first` is not 0, it is
+// the error class of the rank that should have created the file, and other ranks have not tried.
+int open_on_each_rank(MPI_Comm comm, const char* name, const std::string& path, int mode,
+                      MPI_Info info, MPI_File* file, int& first) {
+    int rank;
+    PMPI_Comm_rank(comm, &rank);
+    mode &= ~handled_modes;
+    MPI_Info own_info = info_of_one_rank(info);
+    const auto open = [&](int own_mode) {
+        return PMPI_File_open(MPI_COMM_SELF, name, own_mode, own_info, file);
+    };
+    int code = MPI_SUCCESS;
+    if (mode & MPI_MODE_CREATE) {
+        const bool is_created = rank == 0 && path == name && create_locally(path, mode);
+        if (rank == 0 && !is_created) code = open(mode);
+        int outcome[] = {error_class_of(code), is_created};
+        PMPI_Bcast(outcome, 2, MPI_INT, 0, comm);
+        first = outcome[0];
+        if (!first && (rank != 0 || outcome[1])) code = open(mode & ~creating_modes);
+    } else {
+        code = open(mode);
+    }
+    if (own_info != MPI_INFO_NULL) PMPI_Info_free(&own_info);
+    return code;
+}
 
 }  // namespace
 
@@ -67,44 +115,28 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     if (!job || comm == MPI_COMM_NULL) return PMPI_File_open(comm, name, mode, info, handle);
     const std::string path = strip_prefix(name);
     const InfoKeys keys = read_info_keys(info, job->settings(), path);
-    if (!accelerated_on_all_ranks(*job, comm, keys))
-        return open_without_store(*job, comm, name, mode, info, handle);
+    const Wishes wishes = agree_on_wishes(*job, comm, keys, mode);
+    if (!wishes.accelerated) return open_without_store(*job, comm, name, mode, info, handle);
+    if (!wishes.same_mode) return call_default_handler(MPI_ERR_NOT_SAME);
+    if (mode & MPI_MODE_SEQUENTIAL && mode & MPI_MODE_RDWR)
+        return call_default_handler(MPI_ERR_AMODE);
     std::unique_ptr<AcceleratedFile> file(new AcceleratedFile);
     file->job_ = job;
     PMPI_Comm_dup(comm, &file->comm_);
     PMPI_Comm_rank(file->comm_, &file->rank_);
     PMPI_Comm_size(file->comm_, &file->size_);
-    int range[2] = {mode, -mode};
-    PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, file->comm_);
-    if (range[0] != -range[1]) return call_default_handler(MPI_ERR_NOT_SAME);
-    if (mode & MPI_MODE_SEQUENTIAL && mode & MPI_MODE_RDWR)
-        return call_default_handler(MPI_ERR_AMODE);
 
-    MPI_Info own_info = info_of_one_rank(info);
-    // The first rank creates the file if the mode asks for it; then the others open it.
-    int code = MPI_SUCCESS;
-    if (file->rank_ == 0)
-        code =
-            PMPI_File_open(MPI_COMM_SELF, name, mode & ~handled_modes, own_info, &file->mpi_file_);
-    int first = error_class_of(code);
-    PMPI_Bcast(&first, 1, MPI_INT, 0, file->comm_);
-    if (file->rank_ != 0 && !first)
-        code = PMPI_File_open(MPI_COMM_SELF, name,
-                              mode & ~(handled_modes | MPI_MODE_CREATE | MPI_MODE_EXCL), own_info,
-                              &file->mpi_file_);
-    if (own_info != MPI_INFO_NULL) PMPI_Info_free(&own_info);
+    int first = MPI_SUCCESS;
+    int code = open_on_each_rank(file->comm_, name, path, mode, info, &file->mpi_file_, first);
     if (first) return file->rank_ == 0 ? code : call_default_handler(first);
-    if (const int worst = worst_error_class(file->comm_, code)) {
-        if (!code) PMPI_File_close(&file->mpi_file_);
-        return code ? code : call_default_handler(worst);
-    }
-
     file->path_ = path;
     file->aggregator_hints_ = keys.aggregators;
     const bool in_world = file->find_nodes();
-    if (const int stale = file->wait_for_other_jobs()) {
-        PMPI_File_close(&file->mpi_file_);
-        return call_default_handler(stale);
+    int worst[] = {error_class_of(code), code ? MPI_SUCCESS : file->wait_for_other_jobs()};
+    PMPI_Allreduce(MPI_IN_PLACE, worst, 2, MPI_INT, MPI_MAX, file->comm_);
+    if (worst[0] || worst[1]) {
+        if (!code) PMPI_File_close(&file->mpi_file_);
+        return code ? code : call_default_handler(worst[0] ? worst[0] : worst[1]);
     }
     if (!file->acquire_resources(mode, in_world)) {
         if (const char* system =
@@ -122,7 +154,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
         return open_without_store(*job, comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info,
                                   handle);
     }
-    file->choose_sync_level(keys.memory);
+    file->choose_sync_level(wishes.memory);
     file->choose_route();
     file->synchronize_after_open();
     code = file->wait_for_other_nodes();
@@ -163,8 +195,8 @@ bool AcceleratedFile::find_nodes() {
     return true;
 }
 
-// Collective: waits until the file system has the data that other jobs on these nodes have
-// acknowledged in memory. Returns the same error class on every rank.
+// Waits until the file system has the data that other jobs on this node have acknowledged in
+// memory. Returns an error class.
 int AcceleratedFile::wait_for_other_jobs() {
     FileStatus status;
     std::string error;
@@ -172,7 +204,7 @@ int AcceleratedFile::wait_for_other_jobs() {
         error = storage::wait_for_other_jobs(job_->store(), status, job_->settings().wait_s);
     if (!error.empty())
         std::fprintf(stderr, "assay io: %s cannot be opened: %s\n", path_.c_str(), error.c_str());
-    return worst_error_class(comm_, error.empty() ? MPI_SUCCESS : MPI_ERR_IO);
+    return error.empty() ? MPI_SUCCESS : MPI_ERR_IO;
 }
 
 // Opens the descriptor for all access to the file system. Returns false if that fails, or if the
@@ -214,10 +246,13 @@ bool AcceleratedFile::acquire_resources(int mode, bool in_world) {
     const bool has_pointer = has_slot && rank_ == 0 && claim_shared_pointer();
     succeeded = has_slot && (has_pointer || rank_ != 0);
     // The maximum and the negated minimum of the inodes differ if the ranks have different files.
+    // Only the first rank has a slot of a shared pointer; the others have 0.
     const auto inode = static_cast<std::int64_t>(status.inode);
-    std::int64_t agreed[3] = {!succeeded, inode, -inode};
-    PMPI_Allreduce(MPI_IN_PLACE, agreed, 3, MPI_INT64_T, MPI_MAX, comm_);
+    std::int64_t agreed[] = {!succeeded, inode, -inode, shared_pointer_slot_};
+    PMPI_Allreduce(MPI_IN_PLACE, agreed, 4, MPI_INT64_T, MPI_MAX, comm_);
     if (!agreed[0] && agreed[1] == -agreed[2]) {
+        shared_pointer_slot_ = static_cast<std::uint32_t>(agreed[3]);
+        shared_pointer_home_ = world_ranks_[0];
         if (!(mode_ & MPI_MODE_RDONLY)) job_->handles().hold(slot_, descriptor_);
         seen_failed_syncs_ = store.file(slot_).failed_syncs.load();
         file_size_ = static_cast<std::uint64_t>(status.size);
@@ -232,8 +267,6 @@ bool AcceleratedFile::acquire_resources(int mode, bool in_world) {
 // Collective: makes all writes of the file so far visible to all ranks, and tells each node the
 // slots of the other nodes.
 void AcceleratedFile::synchronize_after_open() {
-    PMPI_Bcast(&shared_pointer_slot_, 1, MPI_UINT32_T, 0, comm_);
-    shared_pointer_home_ = world_ranks_[0];
     if (!is_on_one_node_) {
         job_->store().file(slot_).shared = 1;
         const std::uint32_t slot_and_generation[2] = {slot_,
@@ -292,9 +325,9 @@ int AcceleratedFile::begin_position() {
 
 // Collective: chooses whether close and sync wait for the file system. They must if a node has not
 // opened the file: a rank of that node that opens it later could not know that the file system
-// lacks data.
-void AcceleratedFile::choose_sync_level(bool memory) {
-    if (mode_ & MPI_MODE_RDONLY) memory = false;
+// lacks data. `wanted`: all ranks want that they do not.
+void AcceleratedFile::choose_sync_level(bool wanted) {
+    bool memory = wanted && !(mode_ & MPI_MODE_RDONLY);
     if (memory && !has_all_nodes_) {
         job_->report_once(path_ + " and other files that not all nodes open: until file");
         memory = false;
@@ -304,7 +337,9 @@ void AcceleratedFile::choose_sync_level(bool memory) {
         job_->report_no_background_drain(error, path_);
         memory = false;
     }
-    until_memory_ = worst_error_class(comm_, memory ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
+    if (wanted)
+        until_memory_ =
+            worst_error_class(comm_, memory ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
     if (job_->store().superblock().background.load() && is_first_of_node_)
         request_background_open(job_->store());
 }
@@ -349,14 +384,12 @@ int AcceleratedFile::close(MPI_File* handle) {
                         !file->hand_to_background_drain());
     if (complete) code = file->make_durable();
     if (code) file->note_lost_ranges();
-    PMPI_Barrier(file->comm_);
-    // After a rename another file may have the name. A link is deleted, not what it leads to.
-    FileStatus status, named;
-    if (deletes && file->rank_ == 0 && read_status(file->descriptor_->number(), status) == 0 &&
-        read_status(file->name_.c_str(), named) == 0 && status.device == named.device &&
-        status.inode == named.inode)
-        unlink(file->name_.c_str());
-    PMPI_Barrier(file->comm_);
+    if (deletes) {
+        PMPI_Barrier(file->comm_);
+        if (file->rank_ == 0) file->unlink_name();
+        PMPI_Barrier(file->comm_);
+    }
+    FileStatus status;
     // A file that lost its name while it was open can never be opened again.
     const bool is_deleted = (deletes || complete) &&
                             read_status(file->descriptor_->number(), status) == 0 && !status.links;
@@ -370,6 +403,15 @@ int AcceleratedFile::close(MPI_File* handle) {
     const int closed = PMPI_File_close(handle);
     if (code) return call_default_handler(code);
     return closed;
+}
+
+// Deletes the name by which the file was opened, if it still is a name of the file: after a rename
+// another file may have it. A link is deleted, not what it leads to.
+void AcceleratedFile::unlink_name() const {
+    FileStatus status, named;
+    if (read_status(descriptor_->number(), status) == 0 && read_status(name_.c_str(), named) == 0 &&
+        status.device == named.device && status.inode == named.inode)
+        unlink(name_.c_str());
 }
 
 // Collective: whether the name by which the file was opened is its only one, on all ranks. It is

@@ -16,7 +16,7 @@
 
 #include "machine/available_memory.hpp"
 #include "storage/store/backing.hpp"
-#include "storage/store/network_file_system.hpp"
+#include "storage/store/file_systems.hpp"
 #include "storage/store/store.hpp"
 #include "storage/store/superblock.hpp"
 

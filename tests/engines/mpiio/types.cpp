@@ -27,6 +27,44 @@ int size_of(MPI_Datatype type) {
     return bytes;
 }
 
+// Pieces of memory that are long, short, or first long and then short: more bytes than one call
+// writes, to one place of the file.
+void pieces_of_memory() {
+    std::array<Type, 3> types;
+    MPI_Type_vector(1200, 5001, 5003, MPI_BYTE, &types[0].handle);
+    MPI_Type_vector(9000, 101, 103, MPI_BYTE, &types[1].handle);
+    const std::array<int, 3> counts = {5 << 20, 1, 4097};
+    const std::array<MPI_Aint, 3> offsets = {1, 6 << 20, 8 << 20};
+    const std::array<MPI_Datatype, 3> parts = {MPI_BYTE, types[1].handle, MPI_BYTE};
+    MPI_Type_create_struct(3, counts.data(), offsets.data(), parts.data(), &types[2].handle);
+    for (auto& type : types) {
+        MPI_Type_commit(&type.handle);
+        const int bytes = size_of(type.handle);
+        std::vector<char> from(9 << 20), packed(static_cast<std::size_t>(bytes)),
+            read(packed.size()), spread(from.size()), packed_again(packed.size());
+        std::minstd_rand random(static_cast<unsigned>(rank) + 1);
+        for (char& byte : from) byte = static_cast<char>(random());
+        int position = 0;
+        MPI_Pack(from.data(), 1, type.handle, packed.data(), bytes, &position, MPI_COMM_SELF);
+        MPI_File file = open_file("pieces", read_write_create | MPI_MODE_DELETE_ON_CLOSE);
+        const MPI_Offset offset = MPI_Offset{rank} * bytes;
+        MPI_Status status;
+        EXPECT(MPI_File_write_at(file, offset, from.data(), 1, type.handle, &status) ==
+               MPI_SUCCESS);
+        EXPECT(count_of(status, MPI_BYTE) == bytes);
+        EXPECT(MPI_File_read_at(file, offset, read.data(), bytes, MPI_BYTE, &status) ==
+               MPI_SUCCESS);
+        EXPECT(read == packed);
+        EXPECT(MPI_File_read_at(file, offset, spread.data(), 1, type.handle, &status) ==
+               MPI_SUCCESS);
+        position = 0;
+        MPI_Pack(spread.data(), 1, type.handle, packed_again.data(), bytes, &position,
+                 MPI_COMM_SELF);
+        EXPECT(packed_again == packed);
+        MPI_File_close(&file);
+    }
+}
+
 // Buffers with gaps, of more bytes than the accelerator copies at a time, whose rows do not end
 // where the copies do. The file's data are one block for each rank, or rows of the ranks in turn.
 void strided_buffers() {
@@ -294,7 +332,8 @@ void transfer_two_gigabytes() {
 
 }  // namespace
 
-const std::vector<Case> type_cases = {{"strided-buffers", strided_buffers},
+const std::vector<Case> type_cases = {{"pieces-of-memory", pieces_of_memory},
+                                      {"strided-buffers", strided_buffers},
                                       {"distributed-arrays", distributed_arrays}};
 const Case little_memory = {"little-memory", run_in_little_memory};
 const Case two_gigabytes = {"two-gigabytes", transfer_two_gigabytes};
