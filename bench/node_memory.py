@@ -14,13 +14,13 @@ import json
 import os
 import re
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ LIMIT_S = 300
 POLL_S = 0.2
 LIKWID = ("load_avx512", "copy_mem_avx512")  # its fastest on all machines seen
 STREAM = ("Copy", "Scale", "Add", "Triad")
-HPL_N = 4500  # hpcc's vectors are of N^2 / cores / 3 doubles: 54 MB in all
+HPL_N = 4500  # each of hpcc's processes has three vectors of N^2 / cores / 3 doubles: 162 MB in all
 END_OF_STREAM = "End of StarSTREAM section."
 # Bytes that the loop names over bytes that it moves, write-allocate included.
 NAMED_SHARE = {"read": 1.0, "write": 1 / 2, "copy": 2 / 3, "triad": 3 / 4}
@@ -91,24 +91,24 @@ def stream_bandwidth() -> float:
         Path(folder, "hpccinf.txt").write_text(text)
         command = ["mpirun", "--oversubscribe", "-np", str(CORES), "hpcc"]
         allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        output = Path(folder, "hpccoutf.txt")
-        job = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=os.environ | allowed,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        output, said = Path(folder, "hpccoutf.txt"), Path(folder, "said")
+        with said.open("w") as file:
+            job = subprocess.Popen(command, cwd=folder, env=os.environ | allowed, stdout=file, stderr=file)
         try:
             deadline = time.monotonic() + LIMIT_S
             while not (output.exists() and END_OF_STREAM in output.read_text()):
-                if job.poll() is not None or time.monotonic() > deadline:
+                if job.poll() is not None:
+                    raise SystemExit(f"bench: no peer: hpcc ended: {said.read_text()[-500:].strip()}")
+                if time.monotonic() > deadline:
                     raise SystemExit(f"bench: no peer: hpcc wrote no StarSTREAM within {LIMIT_S} s")
                 time.sleep(POLL_S)
             text = output.read_text()
         finally:
-            job.send_signal(signal.SIGTERM)  # mpirun ends its processes
-            job.wait(LIMIT_S)
+            job.terminate()  # mpirun ends its processes
+            with suppress(subprocess.TimeoutExpired):
+                job.wait(LIMIT_S / 10)
+            job.kill()
+            job.wait()
     section = text[text.index("Begin of StarSTREAM section.") : text.index(END_OF_STREAM)]
     figures = {name: float(value) for name, value in re.findall(r"Average (\w+) GB/s ([\d.]+)", section)}
     return max(figures[name] * 1e9 * CORES for name in STREAM)

@@ -1,7 +1,7 @@
 // The direct route: writes that go into the file without the store. On a local file system the page
 // cache is in the node's memory too, and a write through the store would copy the data twice before
 // close can return. So if close waits for the file system anyway, and all ranks of the job are on
-// one node, a write is one pwrite, as in the MPI library.
+// one node, a write is one call for each contiguous piece of the file, as in the MPI library.
 //
 // All handles of a file use one route, chosen by the first that opens it for writing, so the order
 // of writes is that of the kernel. A file changes from the direct route to the store, never back,
@@ -35,8 +35,11 @@ constexpr std::int64_t packed_bytes = 256 << 10;
 
 // Bytes and pieces of memory that one call writes from where they are. They are listed in parts,
 // because a list of single bytes takes 32 times their memory.
-constexpr std::int64_t gathered_bytes = 4 << 20, listed_bytes = 64 << 10;
+constexpr std::int64_t gathered_bytes = 4 << 20, bytes_at_once = 64 << 10;
 constexpr std::size_t max_pieces = 1024;  // Linux's UIO_MAXIOV
+
+// Bytes. Where pieces of memory are shorter on average, copying them together is cheaper.
+constexpr std::int64_t min_gathered = 4096;
 
 // Each time this many bytes are written, the kernel is asked to start writing them to the medium,
 // so that close, which waits for that, waits less.
@@ -67,15 +70,18 @@ private:
     // Returns their number; 0 if they are short.
     std::size_t list_pieces(std::int64_t from, std::int64_t bytes) {
         std::size_t listed = 0;
-        for (std::int64_t done = 0; done < bytes; done += listed_bytes) {
+        std::int64_t listed_bytes = 0;
+        bool is_full = false;
+        for (std::int64_t done = 0; done < bytes && !is_full; done += bytes_at_once) {
             BlockList blocks;
-            append_blocks(memory_, 0, from + done, std::min(bytes - done, listed_bytes), blocks);
+            append_blocks(memory_, 0, from + done, std::min(bytes - done, bytes_at_once), blocks);
             for (const auto& block : blocks.blocks)
-                for (std::int64_t k = 0; k < block.count; ++k)
-                    if (!add_piece(block.begin + k * block.stride, block.length, listed))
-                        return listed;
-            // One piece may go on after these bytes, and one may end with them.
-            if (static_cast<std::int64_t>(listed) > 2 + (done + listed_bytes) / min_piece) return 0;
+                for (std::int64_t k = 0; k < block.count && !is_full; ++k) {
+                    is_full = !add_piece(block.begin + k * block.stride, block.length, listed);
+                    if (!is_full) listed_bytes += block.length;
+                }
+            // The first piece has begun before these bytes, and the last may go on after them.
+            if (static_cast<std::int64_t>(listed) > 2 + listed_bytes / min_gathered) return 0;
         }
         return listed;
     }

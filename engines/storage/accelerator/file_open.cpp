@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <mutex>
 #include <set>
@@ -35,14 +36,14 @@ FileRegistry& open_files() {
     return *registry;
 }
 
-// What the ranks want of a file. The MPI allows its info and its name to differ between ranks.
-struct Wishes {
-    bool accelerated, memory;  // all ranks want that
-    bool same_mode;
+// What all ranks want or have. The MPI allows the info and the name of a file to differ between
+// them.
+struct Agreement {
+    bool accelerated, memory, same_mode;
 };
 
 // Collective. The first rank with an unknown info value reports it.
-Wishes agree_on_wishes(Job& job, MPI_Comm comm, const InfoKeys& keys, int mode) {
+Agreement agree(Job& job, MPI_Comm comm, const InfoKeys& keys, int mode) {
     int rank, size;
     PMPI_Comm_rank(comm, &rank);
     PMPI_Comm_size(comm, &size);
@@ -57,19 +58,29 @@ Wishes agree_on_wishes(Job& job, MPI_Comm comm, const InfoKeys& keys, int mode) 
 constexpr int handled_modes = MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_APPEND | MPI_MODE_SEQUENTIAL;
 constexpr int creating_modes = MPI_MODE_CREATE | MPI_MODE_EXCL;
 
-// Creates a file with the permissions that the MPI library gives it. Returns false where that is
-// the library's part: where it can take hints (of Lustre), and where creating fails.
-bool create_locally(const std::string& path, int mode) {
+// The permissions that the MPI libraries give a new file. They find out the umask in the same way.
+mode_t default_permissions() {
+    const mode_t mask = umask(022);
+    umask(mask);
+    return 0666 & ~mask;
+}
+
+// Makes sure that a file exists, as the mode asks for it. Returns false where that is the MPI
+// library's part: where it can take hints (of Lustre), and where there is an error to report. A
+// file that exists is not opened, because closing it would end the program's locks of it.
+bool make_exist(const std::string& path, int mode) {
     const int access = mode & (MPI_MODE_RDONLY | MPI_MODE_WRONLY | MPI_MODE_RDWR);
     if (access != MPI_MODE_WRONLY && access != MPI_MODE_RDWR) return false;
     const std::size_t slash = path.rfind('/');
     const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
     const Descriptor folder(::open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (folder.number() < 0 || !is_local(folder.number())) return false;
-    const int flags = (access == MPI_MODE_WRONLY ? O_WRONLY : O_RDWR) |
-                      (mode & MPI_MODE_EXCL ? O_EXCL : 0) | O_CREAT | O_NOFOLLOW | O_NONBLOCK |
-                      O_NOCTTY | O_CLOEXEC;
-    return Descriptor(::open(path.c_str(), flags, 0666)).number() >= 0;
+    const Descriptor file(
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, default_permissions()));
+    if (file.number() >= 0) return true;
+    FileStatus status;
+    return errno == EEXIST && !(mode & MPI_MODE_EXCL) && read_status(path.c_str(), status) == 0 &&
+           status.regular;
 }
 
 // Collective: opens the file on every rank, in the same mode. If it may have to be created, one
@@ -77,18 +88,19 @@ bool create_locally(const std::string& path, int mode) {
 // the error class of the rank that should have created the file, and other ranks have not tried.
 int open_on_each_rank(MPI_Comm comm, const char* name, const std::string& path, int mode,
                       MPI_Info info, MPI_File* file, int& first) {
-    int rank;
+    int rank, size;
     PMPI_Comm_rank(comm, &rank);
+    PMPI_Comm_size(comm, &size);
     mode &= ~handled_modes;
     MPI_Info own_info = info_of_one_rank(info);
     const auto open = [&](int own_mode) {
         return PMPI_File_open(MPI_COMM_SELF, name, own_mode, own_info, file);
     };
     int code = MPI_SUCCESS;
-    if (mode & MPI_MODE_CREATE) {
-        const bool is_created = rank == 0 && path == name && create_locally(path, mode);
-        if (rank == 0 && !is_created) code = open(mode);
-        int outcome[] = {error_class_of(code), is_created};
+    if (mode & MPI_MODE_CREATE && size > 1) {
+        const bool exists = rank == 0 && path == name && make_exist(path, mode);
+        if (rank == 0 && !exists) code = open(mode);
+        int outcome[] = {error_class_of(code), exists};
         PMPI_Bcast(outcome, 2, MPI_INT, 0, comm);
         first = outcome[0];
         if (!first && (rank != 0 || outcome[1])) code = open(mode & ~creating_modes);
@@ -115,9 +127,9 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     if (!job || comm == MPI_COMM_NULL) return PMPI_File_open(comm, name, mode, info, handle);
     const std::string path = strip_prefix(name);
     const InfoKeys keys = read_info_keys(info, job->settings(), path);
-    const Wishes wishes = agree_on_wishes(*job, comm, keys, mode);
-    if (!wishes.accelerated) return open_without_store(*job, comm, name, mode, info, handle);
-    if (!wishes.same_mode) return call_default_handler(MPI_ERR_NOT_SAME);
+    const Agreement agreed = agree(*job, comm, keys, mode);
+    if (!agreed.accelerated) return open_without_store(*job, comm, name, mode, info, handle);
+    if (!agreed.same_mode) return call_default_handler(MPI_ERR_NOT_SAME);
     if (mode & MPI_MODE_SEQUENTIAL && mode & MPI_MODE_RDWR)
         return call_default_handler(MPI_ERR_AMODE);
     std::unique_ptr<AcceleratedFile> file(new AcceleratedFile);
@@ -154,7 +166,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
         return open_without_store(*job, comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info,
                                   handle);
     }
-    file->choose_sync_level(wishes.memory);
+    file->choose_sync_level(agreed.memory);
     file->choose_route();
     file->synchronize_after_open();
     code = file->wait_for_other_nodes();
@@ -384,8 +396,9 @@ int AcceleratedFile::close(MPI_File* handle) {
                         !file->hand_to_background_drain());
     if (complete) code = file->make_durable();
     if (code) file->note_lost_ranges();
+    // What the first rank of a node has found settled, and that all may delete.
+    if (deletes || job.nodes() > 1) PMPI_Barrier(file->comm_);
     if (deletes) {
-        PMPI_Barrier(file->comm_);
         if (file->rank_ == 0) file->unlink_name();
         PMPI_Barrier(file->comm_);
     }

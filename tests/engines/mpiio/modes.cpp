@@ -2,6 +2,8 @@
 // standard names no error class, it is that of ROMIO. If a mode allows a call, it must succeed.
 #include "mpiio/modes.hpp"
 
+#include <unistd.h>
+
 #include <functional>
 
 namespace {
@@ -146,6 +148,41 @@ void run_all() {
     EXPECT(class_of(code) == MPI_ERR_AMODE);
 }
 
+// A file that does not exist is created once, for all ranks, by whatever name it gets.
+void create_files() {
+    if (rank == 0) EXPECT(symlink("target", path("link").c_str()) == 0);
+    MPI_Barrier(MPI_COMM_WORLD);
+    std::vector<std::string> names = {path("plain"), path("link")};
+#ifndef OMPI_MAJOR_VERSION  // OMPIO takes no prefix
+    names.push_back("ufs:" + path("prefixed"));
+#endif
+    for (const std::string& name : names)
+        for (int round = 0; round < 2; ++round) {
+            MPI_File file;
+            EXPECT(MPI_File_open(MPI_COMM_WORLD, name.c_str(), read_write_create, MPI_INFO_NULL,
+                                 &file) == MPI_SUCCESS);
+            const int value = round + rank;
+            EXPECT(MPI_File_write_at(file, 4 * rank, &value, 1, MPI_INT, MPI_STATUS_IGNORE) ==
+                   MPI_SUCCESS);
+            MPI_File_close(&file);
+        }
+    EXPECT(read_back("plain") == consecutive(size, 1));
+    EXPECT(read_back("target") == consecutive(size, 1));
+    if (names.size() > 2) EXPECT(read_back("prefixed") == consecutive(size, 1));
+    MPI_Barrier(MPI_COMM_WORLD);
+    const auto is_refused = [](const std::string& name, int mode) {
+        MPI_File file;
+        return MPI_File_open(MPI_COMM_WORLD, name.c_str(), mode, MPI_INFO_NULL, &file) !=
+               MPI_SUCCESS;
+    };
+    EXPECT(is_refused(path("absent/file"), read_write_create));
+    EXPECT(is_refused(path("plain"), read_write_create | MPI_MODE_EXCL));
+    EXPECT(is_refused(path("link"), read_write_create | MPI_MODE_EXCL));
+    EXPECT(is_refused(path("unmade"), MPI_MODE_RDONLY | MPI_MODE_CREATE));
+    EXPECT(access(path("unmade").c_str(), F_OK) != 0);
+}
+
 }  // namespace
 
 const Case forbidden_calls = {"forbidden-calls", run_all};
+const Case new_files = {"new-files", create_files};

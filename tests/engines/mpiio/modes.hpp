@@ -1,6 +1,7 @@
-// A test case on the modes of MPI_File_open: calls that a mode forbids fail with their error class.
+// Test cases on the modes of MPI_File_open: calls that a mode forbids fail with their error class,
+// and files are created.
 #pragma once
 
 #include "mpiio/check.hpp"
 
-extern const Case forbidden_calls;
+extern const Case forbidden_calls, new_files;

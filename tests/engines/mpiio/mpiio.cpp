@@ -627,6 +627,7 @@ const std::vector<Case> standard_cases = {{"explicit-offsets", explicit_offsets}
                                           {"nonblocking", nonblocking},
                                           {"sizes", sizes},
                                           {"modes", modes},
+                                          new_files,
                                           {"changed-outside", changed_outside},
                                           {"overwriting", overwriting},
                                           {"atomic-mode", atomic_mode},

@@ -27,23 +27,31 @@ int size_of(MPI_Datatype type) {
     return bytes;
 }
 
-// Pieces of memory that are long, short, or first long and then short: more bytes than one call
-// writes, to one place of the file.
+// Types of memory whose pieces are long, long and in reverse, short, tiny, or first long and then
+// short: more bytes than one call writes, to one place of the file. `most`: bytes of a buffer.
 void pieces_of_memory() {
-    std::array<Type, 3> types;
-    MPI_Type_vector(1200, 5001, 5003, MPI_BYTE, &types[0].handle);
-    MPI_Type_vector(9000, 101, 103, MPI_BYTE, &types[1].handle);
+    constexpr int rows = 1200, row = 5001, pitch = 5003, most = 20 << 20;
+    std::array<Type, 5> types;
+    MPI_Type_vector(rows, row, pitch, MPI_BYTE, &types[0].handle);
+    Type reverse;
+    MPI_Type_create_hvector(rows, row, -pitch, MPI_BYTE, &reverse.handle);
+    const MPI_Aint last = MPI_Aint{rows - 1} * pitch;
+    const int one = 1;
+    MPI_Type_create_hindexed(1, &one, &last, reverse.handle, &types[1].handle);
+    MPI_Type_vector(9000, 101, 103, MPI_BYTE, &types[2].handle);
+    MPI_Type_vector(most / 16, 1, 2, MPI_DOUBLE, &types[3].handle);
     const std::array<int, 3> counts = {5 << 20, 1, 4097};
     const std::array<MPI_Aint, 3> offsets = {1, 6 << 20, 8 << 20};
-    const std::array<MPI_Datatype, 3> parts = {MPI_BYTE, types[1].handle, MPI_BYTE};
-    MPI_Type_create_struct(3, counts.data(), offsets.data(), parts.data(), &types[2].handle);
+    const std::array<MPI_Datatype, 3> parts = {MPI_BYTE, types[2].handle, MPI_BYTE};
+    MPI_Type_create_struct(3, counts.data(), offsets.data(), parts.data(), &types[4].handle);
+    std::vector<char> from(most), spread(most);
+    std::minstd_rand random(static_cast<unsigned>(rank) + 1);
+    for (char& byte : from) byte = static_cast<char>(random());
     for (auto& type : types) {
         MPI_Type_commit(&type.handle);
         const int bytes = size_of(type.handle);
-        std::vector<char> from(9 << 20), packed(static_cast<std::size_t>(bytes)),
-            read(packed.size()), spread(from.size()), packed_again(packed.size());
-        std::minstd_rand random(static_cast<unsigned>(rank) + 1);
-        for (char& byte : from) byte = static_cast<char>(random());
+        std::vector<char> packed(static_cast<std::size_t>(bytes)), read(packed.size()),
+            packed_again(packed.size());
         int position = 0;
         MPI_Pack(from.data(), 1, type.handle, packed.data(), bytes, &position, MPI_COMM_SELF);
         MPI_File file = open_file("pieces", read_write_create | MPI_MODE_DELETE_ON_CLOSE);

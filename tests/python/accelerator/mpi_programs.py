@@ -14,7 +14,7 @@ from assay.launch.preload import with_environment
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAMS = ROOT / "build/tests/mpiio"
-STANDARD, VISIBILITY = 24, 10  # cases in the two sets of mpiio
+STANDARD, VISIBILITY = 25, 10  # cases in the two sets of mpiio
 PATIENT = ROOT / "build/tests/patient_mpi/libpatient-mpi.so"  # see tests/engines/patient_mpi
 LIMIT_S = 240
 MPIRUN = {
