@@ -152,6 +152,7 @@ std::string Job::create_store() {
     Failure failure;
     char path[4096]{};
     if (local_rank_ == 0) {
+        remove_empty_stores(settings_.store);
         const std::string store_name =
             settings_.keep.empty()
                 ? std::string(name) + "-" + std::to_string(rank_)

@@ -41,14 +41,14 @@ std::vector<std::string> entries(const std::string& folder, const char* name_pre
     return paths;
 }
 
-// The real paths of the stores of this user, except `own_store`. Stores of other users are not
-// read: their contents are not to be trusted.
-std::vector<std::string> other_stores(const Store& own_store) {
+// The real paths of the stores of this user in stores_folder and in `folder`, except `own_store`.
+// Stores of other users are not read: their contents are not to be trusted.
+std::vector<std::string> other_stores(const std::string& folder, const Store* own_store) {
     std::vector<std::string> all = entries(stores_folder, store_prefix), stores;
-    if (const auto folder = folder_of(own_store.path()); folder != stores_folder)
+    if (folder != stores_folder)
         for (auto& path : entries(folder, store_prefix)) all.push_back(std::move(path));
     struct stat own_status{}, link{}, info{};
-    if (fstat(own_store.descriptor(), &own_status)) return stores;
+    if (own_store && fstat(own_store->descriptor(), &own_status)) return stores;
     for (const auto& path : all) {
         if (lstat(path.c_str(), &link) || link.st_uid != geteuid()) continue;
         // Only a link has another real path. This runs at each open.
@@ -66,6 +66,14 @@ std::vector<std::string> other_stores(const Store& own_store) {
     std::sort(stores.begin(), stores.end());
     stores.erase(std::unique(stores.begin(), stores.end()), stores.end());
     return stores;
+}
+
+// Whether the store's job was aborted, or its background drain was. One that a job still creates
+// (Phase::formatting) is none: its lock is free for a moment.
+bool is_left(const Store& store) {
+    const Phase phase = store.superblock().phase.load();
+    return (phase == Phase::active || phase == Phase::detached) &&
+           flock(store.descriptor(), LOCK_EX | LOCK_NB) == 0;
 }
 
 // The slot of the file if the store has acknowledged data of it (FileSlot::acknowledged);
@@ -124,7 +132,7 @@ std::string wait_until_written(const Store& store, std::uint32_t number, unsigne
 }  // namespace
 
 std::string wait_for_other_jobs(const Store& own_store, const FileStatus& file, unsigned limit_s) {
-    for (const auto& path : other_stores(own_store)) {
+    for (const auto& path : other_stores(folder_of(own_store.path()), &own_store)) {
         Failure failure;
         const auto store = Store::attach(path, false, failure);
         if (!store || is_of_same_program(*store, own_store)) continue;
@@ -137,6 +145,16 @@ std::string wait_for_other_jobs(const Store& own_store, const FileStatus& file, 
         return message.append("; fix: assay io drain ").append(path);
     }
     return {};
+}
+
+void remove_empty_stores(const std::string& location) {
+    struct stat info{};
+    const bool is_folder = stat(location.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+    for (const auto& path : other_stores(is_folder ? location : folder_of(location), nullptr)) {
+        Failure failure;
+        const auto store = Store::attach(path, false, failure);
+        if (store && is_left(*store) && may_remove(*store)) store->remove();
+    }
 }
 
 void link_store(const Store& store) {

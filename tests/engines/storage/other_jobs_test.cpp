@@ -93,3 +93,26 @@ TEST_CASE("an earlier program of the same job is waited for, another node of the
     earlier.store->head(0).pid = static_cast<std::uint32_t>(rank);  // it was killed, its drain runs
     CHECK(earlier.wait().find("not written within 1 s") != std::string::npos);
 }
+
+TEST_CASE("the next job removes the stores that aborted jobs have left empty, and no other") {
+    EarlierJob earlier;  // its store holds data
+    const auto other = create_store(earlier.folder.path, 1, "other");
+    const auto kept = create_store(earlier.folder.path, 1, "kept");
+    kept->set_phase(Phase::kept);
+    const auto made = create_store(earlier.folder.path, 1, "made");
+    made->set_phase(Phase::formatting);
+    const auto exist = [](const std::unique_ptr<Store>& store) {
+        return fs::exists(store->path());
+    };
+    for (const auto* store : {earlier.store.get(), kept.get(), made.get()})
+        flock(store->descriptor(), LOCK_UN);  // as if their processes had ended
+    remove_empty_stores(earlier.folder.path);
+    CHECK((exist(earlier.store) && exist(other) && exist(kept) && exist(made)));
+
+    flock(other->descriptor(), LOCK_UN);
+    earlier.end(true);
+    earlier.store->file(earlier.slot).durable = earlier.store->now();
+    remove_empty_stores(earlier.folder.file("store"));
+    CHECK((!exist(earlier.store) && !exist(other) && exist(earlier.own_store)));
+    CHECK((exist(kept) && exist(made)));
+}

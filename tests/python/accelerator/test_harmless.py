@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from durability import TESTED, assay, needs_root
-from mpi_programs import AS_ROOT, LIMIT_S, MPIRUN, ROOT
+from mpi_programs import AS_ROOT, LIMIT_S, MPIRUN, ROOT, accelerated, mpi_command, run
 from mpich_ranks import lingering
 from unloadable_programs import KINDS, unloadable_program
 
@@ -158,6 +158,20 @@ def test_a_program_that_ends_while_its_store_is_made_leaves_none(shm: Path) -> N
     result = assay("io", "run", "--mpi", "mpich", "--store", str(shm), "--", "sh", "-c", script)
     assert result.returncode == 3, result.stderr
     assert [path.name for path in shm.iterdir()] == ["assay-io-another-0"]
+
+
+def test_the_next_job_removes_the_empty_store_of_an_aborted_one(folder: Path, shm: Path) -> None:
+    """On most nodes of a job no ``assay io run`` waits for it."""
+    env = accelerated("mpich", shm)
+    aborted = run(mpi_command("mpich", 2, [str(mpi_program(folder, "abort", ABORT))], env))
+    (store,) = shm.iterdir()
+    assert aborted.returncode == 3, aborted.stderr
+    subprocess.run(
+        ["flock", "--wait", str(LIMIT_S), store, "true"], check=True
+    )  # until its processes have ended
+    after = run(mpi_command("mpich", 2, [str(mpi_program(folder, "nothing", NOTHING))], env))
+    assert after.returncode == 0, after.stderr
+    assert list(shm.iterdir()) == []
 
 
 @pytest.mark.acceptance("storage")  # waits for its limit of 10 s
