@@ -169,8 +169,12 @@ bool ConflictResolver::wait_until_published(std::uint64_t sequence) {
 
 // Waits until on all nodes the data of all records up to `sequence` are in the file system or, with
 // Push::sync, on its medium. Returns false if a node does not answer or a file cannot be written.
+// The whole job's must also be resolved. A rank that resolves conflicts does not wait for that: two
+// whose last attempt has failed would wait for each other, and it writes what wins by itself.
 bool ConflictResolver::wait_until_pushed(Push push, std::uint64_t sequence, bool whole_job) {
-    const auto member = push == Push::sync ? &Progress::durable : &Progress::drained;
+    const auto member = push != Push::sync ? &Progress::drained
+                        : whole_job        ? &Progress::durable
+                                           : &Progress::synced;
     auto& directory = job_.directory();
     const Store& store = job_.store();
     FailingWait wait(store.now(), last_wait_failed_ ? shortest_further_wait_ns : shortest_wait_ns);
@@ -185,7 +189,8 @@ bool ConflictResolver::wait_until_pushed(Push push, std::uint64_t sequence, bool
         possible = whole_job ? directory.query_all_nodes(now) : directory.query_nodes(now);
         const Progress local_progress = progress(store);
         auto failing = directory.retries_of_failing_nodes(whole_job);
-        if (local_progress.failed) failing.emplace(this_node, local_progress.retries);
+        if (local_progress.failed || (whole_job && local_progress.unresolved))
+            failing.emplace(this_node, local_progress.retries);
         possible = possible && !wait.is_over(store.now(), failing);
         last_wait_failed_ = !possible;
         return !possible || (directory.all_nodes_beyond(member, sequence, whole_job) &&
@@ -255,7 +260,9 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Pus
     // From here on other ranks that resolve conflicts wait for this one. They resolve conflicts
     // with their later writes themselves.
     if (are_pushed || !of_all) head.resolving.store(oldest, std::memory_order_seq_cst);
-    head.unresolved = oldest;
+    const std::uint64_t unresolved = head.unresolved.load();
+    head.unresolved = unresolved ? std::min(unresolved, oldest) : oldest;
+    unresolved_before_ = std::max(unresolved_before_, end_record);
     if (!are_pushed && of_all) return false;
     is_in_contact_ = directory.query_nodes();
     if (!is_in_contact_) return false;
@@ -263,8 +270,16 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Pus
     const Writer::Hold hold(job_.writer());  // the pieces are written from the ring
     rewritten = newest_pieces(std::max(from, head.first_record.load()), end_record, of_all);
     if (!rewrite(rewritten)) return false;
-    head.unresolved = 0;
+    note_resolved(end_record);
     return are_pushed;
+}
+
+// Notes that the bytes of records before `end_record` that win are on the medium. An attempt that
+// has failed may have been for more.
+void ConflictResolver::note_resolved(std::uint64_t end_record) {
+    if (end_record < unresolved_before_) return;
+    unresolved_before_ = 0;
+    job_.store().head(job_.local_rank()).unresolved = 0;
 }
 
 bool ConflictResolver::resolve(std::uint64_t end_record, Push push) {

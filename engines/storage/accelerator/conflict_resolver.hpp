@@ -66,11 +66,13 @@ private:
     bool rewrite(std::vector<Piece> pieces);
     bool resolve(std::uint64_t from, std::uint64_t end_record, Push push,
                  std::vector<Piece>& rewritten);
+    void note_resolved(std::uint64_t end_record);
     bool publish_tombstones(const std::vector<Piece>& pieces, std::uint64_t first,
                             std::uint64_t end);
 
     Job& job_;
-    std::uint64_t resolved_before_ = 0;  // a record number
+    std::uint64_t resolved_before_ = 0;    // a record number
+    std::uint64_t unresolved_before_ = 0;  // the end of the records that attempts have failed for
     bool is_in_contact_ = true;
     bool last_wait_failed_ = false;  // the last wait for drains reached its limit
 };

@@ -246,7 +246,8 @@ bool WriteDirectory::all_nodes_beyond(std::uint64_t Progress::* member, std::uin
 std::map<int, std::uint64_t> WriteDirectory::retries_of_failing_nodes(bool whole_job) const {
     std::map<int, std::uint64_t> retries;
     for (const auto& [node, progress] : progress_)
-        if ((whole_job || sharing_nodes_.contains(node)) && progress.failed)
+        if (whole_job ? progress.failed || progress.unresolved
+                      : progress.failed && sharing_nodes_.contains(node))
             retries.emplace(node, progress.retries);
     return retries;
 }

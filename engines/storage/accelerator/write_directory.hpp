@@ -48,8 +48,9 @@ public:
     // that share files with this process, or (`whole_job`) on all of the job.
     bool all_nodes_beyond(std::uint64_t Progress::* member, std::uint64_t sequence,
                           bool whole_job = false) const;
-    // Of the other nodes that cannot write a file which they share: how often each has repeated its
-    // failed writes. Of those that share files with this process, or (`whole_job`) of all.
+    // How often each of the other nodes has repeated its failed writes that cannot write a file
+    // which they share: of those that share files with this process, or (`whole_job`) of all, where
+    // one with unresolved conflicts counts too.
     std::map<int, std::uint64_t> retries_of_failing_nodes(bool whole_job) const;
 
     // The writes of all ranks.

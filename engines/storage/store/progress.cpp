@@ -41,7 +41,7 @@ void subtract_shared_files(const Store& store, Progress& progress) {
             progress.drained = std::min(progress.drained, durable);
         }
         if (file.error.load() || needs_sync(file))
-            progress.durable = std::min(progress.durable, durable);
+            progress.synced = std::min(progress.synced, durable);
     }
 }
 
@@ -151,19 +151,22 @@ Progress progress(const Store& store) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         const auto& head = store.head(rank);
         result.oldest = std::min(result.oldest, sequence_at(store, rank, head.first_record));
-        if (const auto resolving = head.resolving.load(std::memory_order_seq_cst))
+        // A rank that resolves conflicts is waited for, however long its file system takes.
+        if (const auto resolving = head.resolving.load(std::memory_order_seq_cst)) {
             result.drained = std::min(result.drained, resolving);
+            if (store.has_ended(head.pid.load())) result.failed = EIO;
+        }
     }
-    result.durable = result.drained;
+    result.synced = result.drained;
+    subtract_shared_files(store, result);
+    result.durable = result.synced;
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         const auto& head = store.head(rank);
         const auto unresolved = head.unresolved.load();
         if (!unresolved) continue;
         result.durable = std::min(result.durable, unresolved);
-        // A rank that is at it is waited for, however long its file system takes.
-        if (!head.resolving.load() || store.has_ended(head.pid.load())) result.failed = EIO;
+        if (!head.resolving.load()) result.unresolved = 1;
     }
-    subtract_shared_files(store, result);
     return result;
 }
 

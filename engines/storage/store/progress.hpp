@@ -10,14 +10,16 @@
 namespace assay::storage {
 
 struct Progress {
-    std::uint64_t now;      // the node's clock: no record has a later sequence
-    std::uint64_t horizon;  // every record older than this is published
-    std::uint64_t drained;  // the data of every record older than this are in the file system
-    std::uint64_t durable;  // of files that other nodes use too, data older than this are durable,
-                            // so this node does not write them again
-    std::uint64_t oldest;   // no record older than this is left in a ring
-    std::uint64_t failed;   // errno of a shared file that cannot be written; 0: none
-    std::uint64_t retries;  // how often the node has repeated the failed writes of all files
+    std::uint64_t now;         // the node's clock: no record has a later sequence
+    std::uint64_t horizon;     // every record older than this is published
+    std::uint64_t drained;     // the data of every record older than this are in the file system
+    std::uint64_t synced;      // of files that other nodes use too, data older than this are on the
+                               // medium, so this node does not write them again
+    std::uint64_t durable;     // as `synced`, and no older data of other nodes came over them
+    std::uint64_t oldest;      // no record older than this is left in a ring
+    std::uint64_t failed;      // errno of a shared file that cannot be written; 0: none
+    std::uint64_t retries;     // how often the node has repeated the failed writes of all files
+    std::uint64_t unresolved;  // 1: a rank has given up to resolve conflicts (RankHead::unresolved)
 };
 
 // Every record older than this sequence is published.

@@ -51,6 +51,31 @@ void removed_then_failed() {
     print_code("later", MPI_File_close(&file));
 }
 
+// Each of two nodes has written the newest bytes over some of the other's, and a sync has failed on
+// both. Later writes need the space of these data.
+void contested_both_ways() {
+    constexpr int rows = 40;
+    MPI_File file = open_file("data");
+    write_block(file, 1);
+    barrier();
+    const auto newer = block_of(2, 1 - rank);
+    EXPECT(MPI_File_write_at(file, MPI_Offset{1 - rank} * block * 4, newer.data(), block, MPI_INT,
+                             MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    barrier();
+    set_fault(true);
+    print_code("failing", MPI_File_sync(file));
+    set_fault(false);
+    const auto values = block_of(1, rank);
+    int code = MPI_SUCCESS;
+    for (int row = 1; row < rows && !code; ++row)
+        code = MPI_File_write_at(file, MPI_Offset{row * size + rank} * block * 4, values.data(),
+                                 block, MPI_INT, MPI_STATUS_IGNORE);
+    print_code("healed", code);
+    print_code("healed", MPI_File_close(&file));
+    EXPECT(file_holds("data", 2, 0));
+    for (int row = 1; row < rows; ++row) EXPECT(file_holds("data", 1, row));
+}
+
 // Two nodes have written the same bytes of a file through a communicator that lacks a rank, so that
 // they stay unsettled. After its close it gets another name, or none. Later writes need the space
 // of its data.
@@ -115,6 +140,7 @@ void moved_after_failed_close() {
 const std::vector<Case> healed_cases = {
     {"moved-after-failed-close", moved_after_failed_close},
     {"healed-through-two-handles", healed_through_two_handles},
+    {"contested-both-ways", contested_both_ways},
     {"removed-then-failed", removed_then_failed},
     {"renamed-after-close-by-some", renamed_after_close_by_some},
     {"removed-after-close-by-some", removed_after_close_by_some}};

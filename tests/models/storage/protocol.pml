@@ -116,6 +116,7 @@ bit deleted[FILES];
 byte evictable_to[RINGS];    /* the guard has let these records go */
 byte resolved_before[RINGS]; /* a sequence */
 byte unresolved[RINGS];      /* a sequence: from there on the last rewrite has failed; 0: nowhere */
+byte unresolved_before[RINGS]; /* and before this one */
 
 /* The fsync of a slot: who holds its lock, and what it has noted. */
 #define NOBODY 0
@@ -839,20 +840,22 @@ inline publish_superseded(ring, file) {
 #define HOLDS_BACK(rank, node) (NODE(rank) == (node) && unresolved[rank])
 #endif
 
-/* Progress::failed: nobody waits without a limit. */
+/* Progress::failed and Progress::unresolved: nobody waits without a limit. */
 #if NODES > 1
-#define MAY_GIVE_UP (error[0] || error[SLOTS - 1] || unresolved[0] || unresolved[1] || unresolved[RINGS - 1])
+#define FAILS (error[0] || error[SLOTS - 1])
+#define MAY_GIVE_UP (FAILS || unresolved[0] || unresolved[1] || unresolved[RINGS - 1])
 #else
-#define MAY_GIVE_UP (error[0])
+#define FAILS (error[0])
+#define MAY_GIVE_UP FAILS
 #endif
 
-/* Progress: the node has all older data in the file system, or (`on_medium`: Progress::durable) writes nothing older
- * again, and no older data of other nodes may be in the place of its own. */
-inline progress(node, file, on_medium, result) {
+/* Progress: the node has all older data in the file system, or (`on_medium`: Progress::synced) writes nothing older
+ * again, and (`resolved`: Progress::durable) no older data of other nodes may be in the place of its own. */
+inline progress(node, file, on_medium, resolved, result) {
     oldest_published(node, file, result);
     m = 0;
     do
-    :: m < RINGS && (on_medium) ->
+    :: m < RINGS && (resolved) ->
         if
         :: HOLDS_BACK(m, node) && unresolved[m] < result -> result = unresolved[m]
         :: else
@@ -868,15 +871,16 @@ inline progress(node, file, on_medium, result) {
     m = 0
 }
 
-/* wait_until_pushed, its condition: other nodes are beyond `sequence`, and this one has drained it. */
+/* wait_until_pushed before a rewrite, its condition: other nodes are beyond `sequence`, and this one has drained it.
+ * Nodes whose ranks are `unresolved` wait for nobody else's rewrite: each writes its winning bytes by itself. */
 inline are_beyond(self, file, sequence, lasting, result) {
     result = 1;
     k = 0;
     do
     :: k < NODES ->
         if
-        :: k != self -> progress(k, file, lasting, v)
-        :: else -> progress(k, file, false, v)
+        :: k != self -> progress(k, file, lasting, false, v)
+        :: else -> progress(k, file, false, false, v)
         fi;
         result = result && v > (sequence);
         k++
@@ -1063,10 +1067,20 @@ inline sync(node, file, of_whom, author, from, end, succeeded) {
 #define GUARD_WAITS_DURABLY true
 #endif
 #ifdef RULE_UNRESOLVED
-#define MARK_UNRESOLVED(ring) skip
+#define MARK_UNRESOLVED(ring, end) skip
 #else
-#define MARK_UNRESOLVED(ring) unresolved[ring] = (wins -> oldest : unresolved[ring])
+#define MARK_UNRESOLVED(ring, end) \
+    unresolved[ring] = (wins && (!unresolved[ring] || oldest < unresolved[ring]) -> oldest : unresolved[ring]); \
+    unresolved_before[ring] = (wins && unresolved_before[ring] < (end) -> (end) : unresolved_before[ring])
 #endif
+
+/* note_resolved: another attempt may have failed for more records. */
+inline note_resolved(ring, end_record) {
+    if
+    :: unresolved_before[ring] <= (end_record) -> unresolved[ring] = 0; unresolved_before[ring] = 0
+    :: else
+    fi
+}
 
 #ifdef RULE_GUARD_LASTS
 #define GUARD_END(node) clock
@@ -1085,10 +1099,10 @@ inline guard(ring) {
             are_beyond(host, 0, newest, GUARD_WAITS_DURABLY, pushed);
             if
             :: !wins -> evictable_to[ring] = newest
-            :: wins && pushed -> MARK_UNRESOLVED(ring)
+            :: wins && pushed -> MARK_UNRESOLVED(ring, end)
             :: else ->
                 if
-                :: MAY_GIVE_UP -> MARK_UNRESOLVED(ring)
+                :: FAILS -> MARK_UNRESOLVED(ring, end)
                 :: else
                 fi;
                 wins = 0
@@ -1102,7 +1116,7 @@ inline guard(ring) {
         sync(host, 0, WRITTEN_AGAIN(true), ring, 0, end, ok);
         d_step {
             if
-            :: ok -> unresolved[ring] = 0; evictable_to[ring] = newest
+            :: ok -> note_resolved(ring, end); evictable_to[ring] = newest
             :: else
             fi
         }
@@ -1127,7 +1141,7 @@ inline resolve(ring, until_durable, succeeded) {
             newest = 0
         }
         if
-        :: pushed || MAY_GIVE_UP -> break
+        :: pushed || FAILS -> break
         :: else -> wins = 0; oldest = 0
         fi }
     od;
@@ -1138,7 +1152,7 @@ inline resolve(ring, until_durable, succeeded) {
         wins = wins && (pushed || !(until_durable));
 #endif
         if
-        :: wins -> MARK_UNRESOLVED(ring)
+        :: wins -> MARK_UNRESOLVED(ring, clock)
         :: else
         fi;
         wins = wins && (pushed || !(until_durable));
@@ -1151,7 +1165,7 @@ inline resolve(ring, until_durable, succeeded) {
         d_step {
             succeeded = succeeded && written;
             if
-            :: written -> unresolved[ring] = 0
+            :: written -> note_resolved(ring, clock)
             :: else
             fi;
             wins = 0;
@@ -1356,7 +1370,7 @@ inline open_alone(file) {
         j = 1;
         k = 0;
         do
-        :: k < NODES -> progress(k, file, true, v); j = j && v >= clock; k++
+        :: k < NODES -> progress(k, file, true, true, v); j = j && v >= clock; k++
         :: else -> break
         od;
         k = (file) * BYTES;
@@ -1393,7 +1407,7 @@ inline cuts_now(result) {
     k = 0;
     do
     :: k < NODES ->
-        progress(k, 0, CUT_WAITS_DURABLY, v);
+        progress(k, 0, CUT_WAITS_DURABLY, CUT_WAITS_DURABLY, v);
         result = result && v == clock && !drain_lock[k];
         k++
     :: else -> break
@@ -1746,6 +1760,7 @@ proctype Program() {
                 :: else
                 fi;
                 unresolved[ring] = 0;
+                unresolved_before[ring] = 0;
                 ok = 0;
                 ring++
             }

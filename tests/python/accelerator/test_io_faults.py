@@ -181,6 +181,18 @@ def test_a_fault_that_has_ended_fails_no_other_handle(mpi: str, tmp_path: Path, 
 
 
 @mpis
+def test_nodes_whose_last_sync_failed_do_not_wait_for_each_other(mpi: str, tmp_path: Path, shm: Path) -> None:
+    """Each has the newest bytes over some of the other's, and may evict its data only when both have synced theirs."""
+    faults = fault_settings(tmp_path, "write:EIO", WHILE=str(tmp_path / "fault"))
+    env = {"ASSAY_IO_RANKS_PER_NODE": "1", "ASSAY_IO_DIRECT": "0", "ASSAY_IO_SIZE": "48M"}
+    result = run_case(mpi, "contested-both-ways", tmp_path, shm, faults=faults, **env)
+    check_passed(result, "contested-both-ways")
+    assert set(error_classes(result, "failing")) == {"io"}, result.stdout
+    assert set(error_classes(result, "healed")) == {"success"}, result.stdout + result.stderr
+    assert list(shm.iterdir()) == []
+
+
+@mpis
 def test_a_removed_file_whose_close_failed_does_not_fail_others(mpi: str, tmp_path: Path, shm: Path) -> None:
     """The node with the newer bytes has them on the medium, the other one has not."""
     settings = {"WHILE": str(tmp_path / "fault"), "RANK": "0"}
