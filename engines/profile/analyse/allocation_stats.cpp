@@ -123,13 +123,22 @@ void AllocationStats::record_stack_depth(ThreadStats& thread, const Event& event
     thread.deepest_stack = event.stack;
 }
 
-void AllocationStats::add(std::uint32_t thread, const Event& event) {
+// Threads have many events in a row.
+ThreadStats& AllocationStats::thread_of(std::uint32_t serial) {
+    if (last_thread_ == nullptr || last_thread_->serial != serial) {
+        last_thread_ = &threads[serial];
+        last_thread_->serial = serial;
+    }
+    return *last_thread_;
+}
+
+void AllocationStats::add(std::uint32_t serial, const Event& event) {
     ++events;
     const Kind kind = kind_of(event);
     const std::uint64_t address = address_of(event);
-    ThreadStats& stats = threads[thread];
-    if (stats.first_event == 0) stats.first_event = event.time;
-    stats.last_event = event.time;
+    ThreadStats& thread = thread_of(serial);
+    if (thread.first_event == 0) thread.first_event = event.time;
+    thread.last_event = event.time;
     Block block{};
     std::uint64_t weight = 1;
     switch (kind) {
@@ -149,46 +158,41 @@ void AllocationStats::add(std::uint32_t thread, const Event& event) {
             if (block.weight == 0) break;  // the allocation was not recorded
             record_lifetime(block, event.time);
             // Temporary: freed by its thread before the thread's next allocation.
-            if (block.thread == thread && thread_states_[thread].ordinal == block.ordinal)
+            if (block.thread == serial && thread.allocations == block.ordinal)
                 stack(block.stack).temporary += block.weight;
             break;
         // A reallocation is two events: realloc_from with the old block, then realloc with the new.
-        case Kind::realloc_from: {
-            ThreadState& state = thread_states_[thread];
-            state.is_reallocating = remove_block(thread, event.time, address, state.reallocating);
+        case Kind::realloc_from:
+            thread.is_reallocating = remove_block(thread, event.time, address, thread.reallocating);
             break;
-        }
-        case Kind::realloc: {
-            ThreadState& state = thread_states_[thread];
+        case Kind::realloc:
             if (event.size == not_reallocated) {
-                if (state.is_reallocating) restore_block(address, state.reallocating);
+                if (thread.is_reallocating) restore_block(address, thread.reallocating);
             } else {
-                if (state.is_reallocating) {
-                    record_lifetime(state.reallocating, event.time);
+                if (thread.is_reallocating) {
+                    record_lifetime(thread.reallocating, event.time);
                     ++stack(event.stack).reallocated;
                     stack(event.stack).foreign_reallocations +=
-                        state.reallocating.stack != event.stack;
+                        thread.reallocating.stack != event.stack;
                 }
                 if (address != 0) record_allocation(thread, event, address, event.size);
             }
-            state.is_reallocating = false;
+            thread.is_reallocating = false;
             break;
-        }
         case Kind::map:
             ++mapped;
             mapped_bytes += event.size;
             break;
-        case Kind::stack: record_stack_depth(stats, event); break;
+        case Kind::stack: record_stack_depth(thread, event); break;
         default: break;
     }
-    stats.calls[static_cast<std::size_t>(kind) & 15].add(event.call_ticks, weight);
+    thread.calls[static_cast<std::size_t>(kind) & 15].add(event.call_ticks, weight);
 }
 
-void AllocationStats::record_allocation(std::uint32_t thread, const Event& event,
+void AllocationStats::record_allocation(ThreadStats& thread, const Event& event,
                                         std::uint64_t address, std::uint64_t size) {
-    ThreadState& state = thread_states_[thread];
     const std::uint64_t weight = sample_weight(size);
-    const Block block{size, weight, event.time, event.stack, thread, ++state.ordinal};
+    const Block block{size, weight, event.time, event.stack, thread.serial, ++thread.allocations};
     // A live block at this address was freed without an event.
     if (Block stale; blocks_.contains(address) && remove_block(thread, event.time, address, stale))
         record_lifetime(stale, event.time);
@@ -205,7 +209,7 @@ void AllocationStats::record_allocation(std::uint32_t thread, const Event& event
     }
     count += weight;
     bytes += size * weight;
-    threads[thread].bytes += size * weight;
+    thread.bytes += size * weight;
     sizes[log2_bin(size)] += weight;
     if (size < exact_size_limit) exact_sizes[size] += weight;
     std::unique_ptr<Histograms>& stack_histograms = histograms[event.stack];
@@ -218,7 +222,7 @@ void AllocationStats::record_allocation(std::uint32_t thread, const Event& event
 }
 
 // Removes a block from the live blocks. Returns false if its allocation was not recorded.
-bool AllocationStats::remove_block(std::uint32_t thread, std::uint64_t time, std::uint64_t address,
+bool AllocationStats::remove_block(ThreadStats& thread, std::uint64_t time, std::uint64_t address,
                                    Block& removed) {
     const auto block = blocks_.find(address);
     if (block == blocks_.end()) {
@@ -229,7 +233,7 @@ bool AllocationStats::remove_block(std::uint32_t thread, std::uint64_t time, std
     blocks_.erase(block);
     change_live(removed, -1);
     advance_timeline(time);
-    if (removed.thread != thread) ++threads[thread].foreign_frees;
+    if (removed.thread != thread.serial) ++thread.foreign_frees;
     return true;
 }
 

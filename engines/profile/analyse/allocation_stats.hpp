@@ -62,7 +62,16 @@ struct CallTimes {
     }
 };
 
+// A live block. In a sampled trace it represents `weight` blocks.
+struct Block {
+    std::uint64_t size, weight, time;
+    std::uint32_t stack, thread;
+    std::uint64_t ordinal;  // number of the allocation within its thread
+};
+using Blocks = tsl::robin_map<std::uint64_t, Block, BlockHash>;  // by address
+
 struct ThreadStats {
+    std::uint32_t serial = 0;
     std::array<CallTimes, 16> calls{};  // by Kind
     std::uint64_t bytes = 0;
     std::uint64_t foreign_frees = 0;                // of blocks that another thread has allocated
@@ -71,6 +80,9 @@ struct ThreadStats {
     std::uint64_t deepest = 0, deepest_time = 0, resident = 0;
     std::uint32_t deepest_stack = 0;   // id of the deepest stack
     std::vector<std::uint64_t> depth;  // maximum within each step of the timeline
+    std::uint64_t allocations = 0;     // events, also of a sampled trace
+    Block reallocating{};              // between realloc_from and realloc
+    bool is_reallocating = false;
 };
 
 // Allocations over time, in steps of equal length.
@@ -79,14 +91,6 @@ struct Timeline {
     std::vector<std::uint64_t> live;    // maximum within the step, bytes
     std::vector<std::uint64_t> count, bytes;
 };
-
-// A live block. In a sampled trace it represents `weight` blocks.
-struct Block {
-    std::uint64_t size, weight, time;
-    std::uint32_t stack, thread;
-    std::uint64_t ordinal;  // number of the allocation within its thread
-};
-using Blocks = tsl::robin_map<std::uint64_t, Block, BlockHash>;  // by address
 
 class AllocationStats {
 public:
@@ -118,16 +122,11 @@ public:
     std::uint64_t events = 0;
 
 private:
-    struct ThreadState {
-        std::uint64_t ordinal = 0;
-        Block reallocating{};  // between realloc_from and realloc
-        bool is_reallocating = false;
-    };
-
     StackStats& stack(std::uint32_t id);
-    void record_allocation(std::uint32_t thread, const Event& event, std::uint64_t address,
+    ThreadStats& thread_of(std::uint32_t serial);
+    void record_allocation(ThreadStats& thread, const Event& event, std::uint64_t address,
                            std::uint64_t size);
-    bool remove_block(std::uint32_t thread, std::uint64_t time, std::uint64_t address,
+    bool remove_block(ThreadStats& thread, std::uint64_t time, std::uint64_t address,
                       Block& removed);
     void restore_block(std::uint64_t address, const Block& block);
     void record_lifetime(const Block& block, std::uint64_t time);
@@ -142,7 +141,7 @@ private:
     GroupPeaks* groups_;
     std::uint64_t sample_bytes_;
     Blocks blocks_;
-    std::unordered_map<std::uint32_t, ThreadState> thread_states_;
+    ThreadStats* last_thread_ = nullptr;  // of the last event
     std::uint64_t peak_epoch_ = 0;
     std::size_t step_ = 0;         // of the timeline
     std::uint64_t last_live_ = 0;  // live bytes after the last event
