@@ -299,7 +299,3 @@ ASSAY_EXPORT int MPI_Init_thread(int* argc, char*** argv, int required, int* pro
     if (!code) Job::start();
     return code;
 }
-ASSAY_EXPORT int MPI_Finalize() {
-    Job::end();
-    return PMPI_Finalize();
-}

@@ -134,7 +134,7 @@ void AcceleratedFile::join_route() {
     auto& slot = store.file(slot_);
     const TableLock lock(store);
     if (slot.route.load() != Route::undecided) {
-        may_lose_ = slot.route.load() == Route::direct;
+        may_lose_ = slot.route.load() != Route::store;
         return;
     }
     may_lose_ = may_write_directly();
@@ -153,9 +153,7 @@ void AcceleratedFile::leave_direct_route() {
     if (slot.route.load(std::memory_order_acquire) != Route::direct) return;
     const TableLock lock(store);
     if (slot.route.load() != Route::direct) return;
-    // Recovery compares the modification time to find changes by other programs.
-    note_modified(store, slot_, descriptor_->number());
-    slot.route.store(Route::store, std::memory_order_release);
+    slot.route.store(Route::left_direct, std::memory_order_release);
 }
 
 // Appends the blocks of a part of the view's data in the file.

@@ -34,6 +34,7 @@ int AcceleratedFile::check_transfer(TransferStart start, MPI_Count count, bool w
 int AcceleratedFile::begin_transfer(TransferStart start, MPI_Count count, MPI_Datatype type,
                                     bool writing, Transfer& transfer) {
     int code = check_transfer(start, count, writing);
+    if (!code && type == MPI_DATATYPE_NULL) code = MPI_ERR_TYPE;
     if (!code) {
         transfer.memory = flatten(type);
         if (__builtin_mul_overflow(transfer.memory->size, count, &transfer.bytes))
@@ -263,17 +264,13 @@ bool AcceleratedFile::spans_nodes() const {
 // The file's size. The file system is asked only if the known size is below `at_least`; ~0: the
 // size as it is now, also if another handle or node has made the file shorter.
 std::uint64_t AcceleratedFile::current_size(std::uint64_t at_least) {
-    if (at_least == ~0ull) {
-        if (job_->nodes() > 1) lower_end(job_->store(), slot_);
-        file_size_ = 0;
-    }
+    if (at_least == ~0ull && job_->nodes() > 1) lower_end(job_->store(), slot_);
     const std::uint64_t remote_end = spans_nodes() ? job_->directory().remote_end(slot_) : 0;
-    const std::uint64_t size = std::max(
-        {job_->store().file(slot_).end.load(std::memory_order_relaxed), remote_end, file_size_});
+    const std::uint64_t size =
+        std::max(job_->store().file(slot_).end.load(std::memory_order_relaxed), remote_end);
     if (size >= at_least) return size;
-    if (const off_t end = lseek(descriptor_->number(), 0, SEEK_END); end >= 0)
-        file_size_ = static_cast<std::uint64_t>(end);
-    return std::max(size, file_size_);
+    const off_t end = lseek(descriptor_->number(), 0, SEEK_END);
+    return std::max(size, end >= 0 ? static_cast<std::uint64_t>(end) : 0);
 }
 
 int AcceleratedFile::read(TransferStart start, void* buffer, MPI_Count count, MPI_Datatype type,
@@ -378,11 +375,18 @@ int AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* to
     const std::uint64_t oldest =
         std::max(store.file(slot_).foreign_before.load(std::memory_order_relaxed),
                  spans_nodes() ? 0 : job_->directory().evicted_before());
+    // Those of another node are there when they are durable.
+    const auto is_in_file = [&](const Lookup& found) {
+        if (found.sequence >= oldest) return false;
+        return !(found.rank & remote_rank_bit) ||
+               job_->directory().is_durable(static_cast<int>(found.rank & ~remote_rank_bit),
+                                            found.sequence);
+    };
     int code = MPI_SUCCESS;
     while (begin < end && !code) {
         const Lookup lookup = index.find(begin, end);
         const std::uint64_t bytes = lookup.end - begin;
-        if (!lookup.has_data || lookup.rank == file_system_rank || lookup.sequence < oldest) {
+        if (!lookup.has_data || lookup.rank == file_system_rank || is_in_file(lookup)) {
             code = read_file_system(begin, lookup.end, to);
         } else if (lookup.rank & remote_rank_bit) {
             remote_reads.push_back({static_cast<int>(lookup.rank & ~remote_rank_bit),

@@ -184,7 +184,6 @@ private:
     // Some rank's ledger may have bytes that are lost or that a failed fsync can lose, so that
     // bytes that the store has, too, are noted.
     std::atomic<bool> may_lose_{false};
-    std::uint64_t file_size_ = 0;  // size in the file system, when last looked up
     std::int64_t displacement_ = 0, etype_ = 1;
     std::shared_ptr<const FlatType> view_;
     std::atomic<std::int64_t> position_{0};  // individual pointer, in etypes

@@ -125,7 +125,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
                           MPI_File* handle) {
     Job* job = Job::current();
     if (!job || comm == MPI_COMM_NULL) return PMPI_File_open(comm, name, mode, info, handle);
-    const std::string path = strip_prefix(name);
+    const std::string path = strip_prefix(name, names_have_prefixes);
     const InfoKeys keys = read_info_keys(info, job->settings(), path);
     const Agreement agreed = agree(*job, comm, keys, mode);
     if (!agreed.accelerated) return open_without_store(*job, comm, name, mode, info, handle);
@@ -134,9 +134,11 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
         return call_default_handler(MPI_ERR_AMODE);
     std::unique_ptr<AcceleratedFile> file(new AcceleratedFile);
     file->job_ = job;
-    PMPI_Comm_dup(comm, &file->comm_);
-    PMPI_Comm_rank(file->comm_, &file->rank_);
-    PMPI_Comm_size(file->comm_, &file->size_);
+    PMPI_Comm_size(comm, &file->size_);
+    PMPI_Comm_rank(comm, &file->rank_);
+    // MPIs have some thousand communicators, and files of one rank are often many.
+    if (file->size_ == 1) file->comm_ = job->self();
+    else PMPI_Comm_dup(comm, &file->comm_);
 
     int first = MPI_SUCCESS;
     int code = open_on_each_rank(file->comm_, name, path, mode, info, &file->mpi_file_, first);
@@ -267,7 +269,6 @@ bool AcceleratedFile::acquire_resources(int mode, bool in_world) {
         shared_pointer_home_ = world_ranks_[0];
         if (!(mode_ & MPI_MODE_RDONLY)) job_->handles().hold(slot_, descriptor_);
         seen_failed_syncs_ = store.file(slot_).failed_syncs.load();
-        file_size_ = static_cast<std::uint64_t>(status.size);
         view_ = flatten(MPI_BYTE);
         return true;
     }
@@ -281,14 +282,14 @@ bool AcceleratedFile::acquire_resources(int mode, bool in_world) {
 void AcceleratedFile::synchronize_after_open() {
     if (!is_on_one_node_) {
         job_->store().file(slot_).shared = 1;
-        const std::uint32_t slot_and_generation[2] = {slot_,
-                                                      job_->store().file(slot_).generation.load()};
-        std::vector<std::uint32_t> slots(2 * static_cast<std::size_t>(size_));
-        PMPI_Allgather(slot_and_generation, 2, MPI_UINT32_T, slots.data(), 2, MPI_UINT32_T, comm_);
+        const auto& file = job_->store().file(slot_);
+        const SlotOfNode own{slot_, file.generation.load(), file.valid_from.load()};
+        std::vector<SlotOfNode> slots(static_cast<std::size_t>(size_));
+        PMPI_Allgather(&own, sizeof own, MPI_BYTE, slots.data(), sizeof own, MPI_BYTE, comm_);
         std::lock_guard guard(job_->lock());
         for (std::size_t k = 0; k < world_ranks_.size(); ++k)
             if (const int node = job_->node_of(world_ranks_[k]); node != job_->node())
-                job_->directory().add_remote_slot(slot_, node, slots[2 * k], slots[2 * k + 1]);
+                job_->directory().add_remote_slot(slot_, node, slots[k]);
     }
     {
         std::lock_guard guard(job_->lock());
@@ -440,7 +441,8 @@ bool AcceleratedFile::has_last_name() const {
 int AcceleratedFile::remove(const char* name, MPI_Info info) {
     Job* job = Job::current();
     // The name may be a link, so it is asked afterwards whether the file has lost its last name.
-    const Descriptor file(job ? ::open(strip_prefix(name).c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)
+    const Descriptor file(job ? ::open(strip_prefix(name, names_have_prefixes).c_str(),
+                                       O_PATH | O_NOFOLLOW | O_CLOEXEC)
                               : -1);
     const int code = PMPI_File_delete(name, info);
     FileStatus status;
@@ -452,7 +454,7 @@ int AcceleratedFile::remove(const char* name, MPI_Info info) {
 
 AcceleratedFile::~AcceleratedFile() {
     if (lock_fd_ >= 0) ::close(lock_fd_);
-    if (comm_ != MPI_COMM_NULL) PMPI_Comm_free(&comm_);
+    if (comm_ != MPI_COMM_NULL && size_ > 1) PMPI_Comm_free(&comm_);
 }
 
 }  // namespace assay::storage

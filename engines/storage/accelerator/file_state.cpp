@@ -34,7 +34,6 @@ void AcceleratedFile::synchronize() {
                    comm_);  // all earlier writes are published now
     job_->store().advance_clock(latest + 1);
     std::lock_guard guard(job_->lock());
-    file_size_ = 0;  // another handle may have made the file shorter
     job_->directory().scan_node(true);
     job_->directory().note_synchronization();
 }
@@ -84,7 +83,6 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     if (is_first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
     code = worst_error_class(comm_, code);
     if (code) return code;
-    file_size_ = static_cast<std::uint64_t>(size);
     slot.end = static_cast<std::uint64_t>(size);
     ledger_.note_truncated(static_cast<std::uint64_t>(size));
     job_->note_durable(slot_, {{static_cast<std::uint64_t>(size), ~0ull}});

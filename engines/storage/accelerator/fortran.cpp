@@ -13,7 +13,6 @@
 extern "C" {
 int MPI_Init(int*, char***);
 int MPI_Init_thread(int*, char***, int, int*);
-int MPI_Finalize();
 }
 
 namespace {
@@ -218,7 +217,6 @@ BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) {
     assay::storage::assume_communication();
     *e = MPI_Init_thread(nullptr, nullptr, *required, provided);
 }
-BINDING(finalize, MPI_Fint* e) { *e = MPI_Finalize(); }
 
 #else  // MPICH
 

@@ -1,6 +1,6 @@
 // Starts the accelerator in MPI_Init: reads the settings, creates or attaches the node's store, and
-// connects the nodes. Ends it in MPI_Finalize: drains the files, reports lost data, and removes the
-// store or leaves it to the background drain or to recovery.
+// connects the nodes. Ends it in MPI_Finalize, after the program's libraries: drains the files,
+// reports lost data, and removes the store or leaves it to the background drain or to recovery.
 #include "storage/accelerator/job.hpp"
 
 #include <unistd.h>
@@ -49,6 +49,24 @@ std::string check_mpi() {
     if (same) return {};
     return std::string("this library is for ") + &expected[0] + ", but the program runs with " +
            std::string(text, std::strcspn(text, "\n,")) + "; fix: load the libassay-io of that MPI";
+}
+
+int leave_out_copy(MPI_Comm, int, void*, void*, void*, int* is_copied) {
+    *is_copied = 0;
+    return MPI_SUCCESS;
+}
+int end_job(MPI_Comm, int, void*, void*) {
+    Job::end();
+    return MPI_SUCCESS;
+}
+
+// MPI_Finalize begins by deleting the attributes of MPI_COMM_SELF, the last one first. Libraries
+// close their files then (MPI 4.0, 11.2.4). The job's attribute is the first one.
+void end_with_self() {
+    int key = MPI_KEYVAL_INVALID;
+    PMPI_Comm_create_keyval(leave_out_copy, end_job, &key, nullptr);
+    PMPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);
+    PMPI_Comm_free_keyval(&key);
 }
 
 // The message of the first rank that has one, on every rank.
@@ -105,7 +123,7 @@ void Job::start() {
     job.reset(new Job);
     std::string error = job->agree_on_settings();
     if (error.empty()) error = job->create_store();
-    if (error.empty()) return;
+    if (error.empty()) return end_with_self();
     const bool required = job->settings_.required;
     job->report(error + (required ? "" : "; the MPI's own I/O is used"));
     const MPI_Comm world = job->world_;
@@ -116,6 +134,7 @@ void Job::start() {
 // Reads the settings; returns an error if they are invalid or differ between ranks.
 std::string Job::agree_on_settings() {
     PMPI_Comm_dup(MPI_COMM_WORLD, &world_);
+    PMPI_Comm_dup(MPI_COMM_SELF, &self_);
     PMPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
     PMPI_Comm_rank(world_, &rank_);
     PMPI_Comm_size(world_, &size_);
@@ -485,6 +504,7 @@ void Job::end() {
     ending_job.handles_.reset();
     PMPI_Barrier(ending_job.world_);
     PMPI_Comm_free(&ending_job.node_comm_);
+    PMPI_Comm_free(&ending_job.self_);
     PMPI_Comm_free(&ending_job.world_);
     job.reset();
 }

@@ -37,6 +37,7 @@ public:
 
     const Settings& settings() const { return settings_; }
     MPI_Comm world() const { return world_; }
+    MPI_Comm self() const { return self_; }  // of this rank alone
     int rank() const { return rank_; }
     int size() const { return size_; }
     std::uint32_t local_rank() const { return static_cast<std::uint32_t>(local_rank_); }
@@ -111,7 +112,7 @@ private:
     int node_on_machine_ = 0;  // with ASSAY_IO_RANKS_PER_NODE a machine has several nodes
 
     Settings settings_;
-    MPI_Comm world_ = MPI_COMM_NULL, node_comm_ = MPI_COMM_NULL;
+    MPI_Comm world_ = MPI_COMM_NULL, self_ = MPI_COMM_NULL, node_comm_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
     std::vector<Location> locations_;  // by world rank
     int node_count_ = 1;

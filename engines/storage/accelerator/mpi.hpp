@@ -33,5 +33,13 @@
 #pragma weak OMPI_C_MPI_TYPE_NULL_COPY_FN
 #endif
 
+// Whether the MPI's I/O removes a file system's prefix from names: ROMIO does. Open MPI's own takes
+// names as they are, also "wrfout_2026-11-30_12:00".
+#ifdef OMPI_MAJOR_VERSION
+constexpr bool names_have_prefixes = false;
+#else
+constexpr bool names_have_prefixes = true;
+#endif
+
 // Marks the functions that the program calls; all other symbols are hidden.
 #define ASSAY_EXPORT extern "C" __attribute__((visibility("default")))

@@ -48,7 +48,8 @@ bool has_fine_times(int fd) {
 
 }  // namespace
 
-std::string strip_prefix(const char* name) {
+std::string strip_prefix(const char* name, bool has_prefixes) {
+    if (!has_prefixes) return name;
     const char* colon = std::strchr(name, ':');
     const char* slash = std::strchr(name, '/');
     const bool typed = colon && colon - name >= 2 && (!slash || colon < slash);

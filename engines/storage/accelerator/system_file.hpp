@@ -6,8 +6,9 @@
 
 namespace assay::storage {
 
-// Removes the file system prefix that ROMIO and OMPIO accept, such as "ufs:".
-std::string strip_prefix(const char* name);
+// The path of a file that the program names. `has_prefixes`: without the file system's prefix, such
+// as "ufs:".
+std::string strip_prefix(const char* name, bool has_prefixes);
 
 // The path of an open file, without symbolic links. It needs one system call, where realpath()
 // needs one for each folder. `opened`: the path with which it was opened.

@@ -61,6 +61,12 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
     return entry;
 }
 
+// Lets the next entry_of() find that nothing is known of the file's writes.
+void WriteDirectory::forget_writes(std::uint32_t slot) {
+    const auto entry = entries_.find(slot);
+    if (entry != entries_.end()) entry->second.generation = 0;
+}
+
 // The sequence of a block in a run of many records: from a ring of this node, or from the table of
 // records that other nodes have sent.
 WriteSequence WriteDirectory::sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block) {
@@ -86,11 +92,14 @@ WriteSequence WriteDirectory::sequence_of_evicted(std::uint32_t slot, const Run&
             false};
 }
 
-void WriteDirectory::add_remote_slot(std::uint32_t slot, int node, std::uint32_t remote_slot,
-                                     std::uint32_t remote_generation) {
-    remote_slots_[{node, remote_slot}] = {remote_generation, slot};
-    const auto ignored = ignored_.find({node, remote_slot});
-    if (ignored != ignored_.end() && ignored->second == remote_generation) {
+void WriteDirectory::add_remote_slot(std::uint32_t slot, int node, const SlotOfNode& remote) {
+    RemoteSlot& known = remote_slots_[{node, remote.slot}];
+    if (known.generation != remote.generation || known.valid_from != remote.valid_from ||
+        !is_shared(slot))
+        forget_writes(slot);
+    known = {remote.generation, slot, remote.valid_from};
+    const auto ignored = ignored_.find({node, remote.slot});
+    if (ignored != ignored_.end() && ignored->second == remote.generation) {
         asked_again_.insert(node);
         ignored_.erase(ignored);
     }
@@ -102,6 +111,13 @@ void WriteDirectory::add_remote_slot(std::uint32_t slot, int node, std::uint32_t
 void WriteDirectory::note_truncated(std::uint32_t slot, FileEntry& entry) const {
     entry.end = std::min(entry.end, entry.all_writes.end());
     lower_end(job_.store(), slot);
+}
+
+// The file has newer bytes than this write, which has newer ones than others before it: also than
+// some of another node that are not outdated.
+void leave_to_file_system(Record& record) {
+    if (static_cast<RecordKind>(record.kind) == RecordKind::data)
+        record.kind = static_cast<std::uint64_t>(RecordKind::tombstone);
 }
 
 // ---- this node
@@ -124,7 +140,7 @@ void WriteDirectory::scan_node(bool all) {
         missed_evicted |= first > scanned;
         scanned = std::max(scanned, first);
         for (; scanned < tail; ++scanned) {
-            const Record record = store.record(rank, scanned);
+            Record record = store.record(rank, scanned);
             std::atomic_thread_fence(std::memory_order_acquire);
             if (head.first_record.load(std::memory_order_acquire) >
                 scanned) {  // it was evicted meanwhile
@@ -132,9 +148,11 @@ void WriteDirectory::scan_node(bool all) {
                 continue;
             }
             const auto& file = store.file(record.file);
+            const bool is_outdated = record.sequence < file.valid_from.load();
             if (file.generation.load() != record.generation ||
-                record.sequence < file.valid_from.load())
+                (is_outdated && !is_shared(record.file)))
                 continue;
+            if (is_outdated) leave_to_file_system(record);
             auto& entry = entry_of(record.file);
             entry.scanned.resize(store.ranks());
             if (scanned < entry.scanned[rank]) continue;  // scanned again for another file
@@ -142,7 +160,7 @@ void WriteDirectory::scan_node(bool all) {
             entry.all_writes.add(record, rank, scanned);
             if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
                 note_truncated(record.file, entry);
-            if (rank != job_.local_rank() && is_shared(record.file))
+            if (rank != job_.local_rank() && is_shared(record.file) && !is_outdated)
                 entry.writes_of_others.add(record, rank, scanned);
         }
     }
@@ -200,8 +218,8 @@ void WriteDirectory::drop_evicted_sequences() {
                 table.drop_before(it->second.oldest);
 }
 
-void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t position,
-                                const Record& record, const Progress& of_node) {
+void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t position, Record record,
+                                const Progress& of_node) {
     const auto it = remote_slots_.find({node, record.file});
     if (it == remote_slots_.end() || it->second.generation != record.generation) {
         ignored_[{node, record.file}] = record.generation;
@@ -210,8 +228,10 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
     const std::uint32_t slot = it->second.slot;
     // Only data that are durable there are outdated by a change of the file: see
     // FileSlot::valid_from.
-    if (record.sequence < std::min(job_.store().file(slot).valid_from.load(), of_node.durable))
-        return;
+    const bool is_outdated =
+        record.sequence <
+        std::max(it->second.valid_from,
+                 std::min(job_.store().file(slot).valid_from.load(), of_node.durable));
     const std::uint32_t world_rank = world_ranks_.at({node, rank});
     auto& entry = entry_of(slot);
     auto& received = entry.received[world_rank];
@@ -219,13 +239,20 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
     received = position + 1;
     if (static_cast<RecordKind>(record.kind) == RecordKind::superseded)
         return;  // of that node only
-    entry.sequence_tables[world_rank | remote_rank_bit].add(position, record.sequence);
+    if (is_outdated) leave_to_file_system(record);
+    else entry.sequence_tables[world_rank | remote_rank_bit].add(position, record.sequence);
     entry.all_writes.add(record, world_rank | remote_rank_bit, position);
-    entry.writes_of_others.add(record, world_rank | remote_rank_bit, position);
+    if (!is_outdated) entry.writes_of_others.add(record, world_rank | remote_rank_bit, position);
     if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
         return note_truncated(slot, entry);
+    if (is_outdated) return;
     const std::uint64_t end = record.begin + (record.count - 1) * record.stride + record.length;
     entry.end = std::max(entry.end, entry.all_writes.end_of(record.sequence, end));
+}
+
+bool WriteDirectory::is_durable(int world_rank, std::uint64_t sequence) const {
+    const auto progress = progress_.find(job_.node_of(world_rank));
+    return progress != progress_.end() && progress->second.durable > sequence;
 }
 
 bool WriteDirectory::knows_all_slots(std::uint32_t slot) const {

@@ -26,6 +26,12 @@ class Job;
 // node by their number on the node.
 constexpr std::uint32_t remote_rank_bit = 1u << 31;
 
+// The slot in which a node has a file, and what it knows of it (FileSlot). Nodes exchange it.
+struct SlotOfNode {
+    std::uint32_t slot, generation;
+    std::uint64_t valid_from;
+};
+
 class WriteDirectory {
 public:
     explicit WriteDirectory(Job& job);
@@ -63,9 +69,10 @@ public:
     // now or FileSlot::valid_from has changed, and lets the next calls scan and ask for all records
     // again.
     void check(std::uint32_t slot) { entry_of(slot); }
-    // Records that another node has the file of this slot open too, as `remote_slot`.
-    void add_remote_slot(std::uint32_t slot, int node, std::uint32_t remote_slot,
-                         std::uint32_t remote_generation);
+    // Notes that another node has the file of this slot open too, as `remote`.
+    void add_remote_slot(std::uint32_t slot, int node, const SlotOfNode& remote);
+    // Whether the record of another node's rank was durable when the node was asked last.
+    bool is_durable(int world_rank, std::uint64_t sequence) const;
     bool is_shared(std::uint32_t slot) const { return shared_slots_.count(slot); }
     // Whether this process knows the file's slots on all other nodes of the job.
     bool knows_all_slots(std::uint32_t slot) const;
@@ -88,15 +95,17 @@ private:
     };
     struct RemoteSlot {
         std::uint32_t generation, slot;
+        std::uint64_t valid_from;  // there
     };
 
     FileEntry& entry_of(std::uint32_t slot);
+    void forget_writes(std::uint32_t slot);
     void note_truncated(std::uint32_t slot, FileEntry& entry) const;
     WriteSequence sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block);
     WriteSequence sequence_of_evicted(std::uint32_t slot, const Run& run) const;
     void drop_evicted_sequences();
     bool query(const std::set<int>& nodes, Push push);
-    void add_remote(int node, std::uint32_t rank, std::uint64_t position, const Record& record,
+    void add_remote(int node, std::uint32_t rank, std::uint64_t position, Record record,
                     const Progress& progress);
 
     Job& job_;

@@ -58,6 +58,12 @@ std::uint32_t choose_slot(const Store& store) {
     return file_slots;
 }
 
+bool is_open_for_writing(const Store& store, std::uint32_t number) {
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
+        if (store.descriptor_of(rank, number).load()) return true;
+    return false;
+}
+
 // If the file is not as the last close left it, the store's durable data of it are outdated. Data
 // that are not durable stay valid.
 void drop_outdated_data(const Store& store, std::uint32_t number, const FileStatus& status) {
@@ -117,7 +123,8 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     TableLock lock(store);
     if (const auto existing = find_slot(store, status); existing != file_slots) {
         auto& slot = store.file(existing);
-        if (slot.users.load() == 0) drop_outdated_data(store, existing, status);
+        if (slot.users.load() == 0 || !is_open_for_writing(store, existing))
+            drop_outdated_data(store, existing, status);
         if (slot.users.fetch_add(1) == 0) slot.route = Route::undecided;
         if (path != slot.path) {
             set_path(slot, path);

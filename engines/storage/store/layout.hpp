@@ -43,8 +43,9 @@ enum class Phase : std::uint32_t { formatting, active, clean, detached, kept };
 // The state of the background drain (background_drain.hpp). gave_up: it has ended without writing
 // all files.
 enum class BackgroundState : std::uint32_t { none, starting, running, gave_up, not_started };
-// Where writes of a file go: into the rings, or directly into the file.
-enum class Route : std::uint8_t { undecided, store, direct };
+// Where writes of a file go: into the rings, or directly into the file. left_direct: into the
+// rings, but a direct write of another rank may still run.
+enum class Route : std::uint8_t { undecided, store, direct, left_direct };
 // tombstone: the data of that sequence were evicted from the ring; the file system has them.
 // superseded: another node has written the bytes at that sequence, so no drain and no recovery of
 // this node writes its older data of them. The rank that publishes it has older data itself, which

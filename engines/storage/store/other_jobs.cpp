@@ -17,6 +17,7 @@
 #include "storage/store/background.hpp"
 #include "storage/store/durability.hpp"
 #include "storage/store/progress.hpp"
+#include "storage/store/recover.hpp"
 
 namespace assay::storage {
 namespace {
@@ -153,7 +154,9 @@ void remove_empty_stores(const std::string& location) {
     for (const auto& path : other_stores(is_folder ? location : folder_of(location), nullptr)) {
         Failure failure;
         const auto store = Store::attach(path, false, failure);
-        if (store && is_left(*store) && may_remove(*store)) store->remove();
+        if (!store || !is_left(*store)) continue;
+        const UndrainedData undrained = undrained_data(*store);
+        if (undrained.files.empty() && !undrained.torn) store->remove();
     }
 }
 

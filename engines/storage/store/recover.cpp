@@ -61,9 +61,12 @@ FileCondition condition_of(const Store& store, const FileSlot& slot) {
         return FileCondition::gone;
     if (!status.regular || !is_same_file(slot, status, store.is_from_earlier_boot()))
         return FileCondition::replaced;
-    // Whether known_mtime_ns is that of the job's last modification.
+    // Whether known_mtime_ns is that of the job's last modification. Nobody notes that of a direct
+    // write.
+    const Route route = slot.route.load();
     const bool mtime_is_known = slot.known_mtime_ns.load() && !slot.writing.load() &&
-                                !slot.shared.load() && !store.is_from_earlier_boot();
+                                !slot.shared.load() && route != Route::direct &&
+                                route != Route::left_direct && !store.is_from_earlier_boot();
     if (mtime_is_known)
         return status.mtime_ns == slot.known_mtime_ns.load() ? FileCondition::ready
                                                              : FileCondition::changed;

@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
     folder = argv[1];
     bool is_known_case = false;
     for (const auto* cases : {&name_cases, &many_file_cases, &outside_cases, &alone_cases,
-                              &fault_cases, &healed_cases, &later_job_cases})
+                              &fault_cases, &healed_cases, &later_job_cases, &handle_cases})
         for (const auto& test_case : *cases) {
             if (std::string(argv[2]) != test_case.name) continue;
             is_known_case = true;

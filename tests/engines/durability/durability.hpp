@@ -10,7 +10,7 @@ constexpr int block = 1 << 18;  // ints: 1 MiB
 
 // The cases of each file.
 extern const std::vector<Case> name_cases, many_file_cases, outside_cases, alone_cases, fault_cases,
-    healed_cases, later_job_cases;
+    healed_cases, later_job_cases, handle_cases;
 
 // The content of a rank's block.
 std::vector<int> block_of(int version, int of_rank);

@@ -252,6 +252,22 @@ TEST_CASE("recovery of a file that another program has changed since") {
     CHECK(job.contents() == "NEW");
 }
 
+TEST_CASE("recovery does not take a direct write of the job for a change by another program") {
+    DrainedJob job;
+    REQUIRE(job.write(0, "abc"));
+    job.file().known_mtime_ns = 1;
+    job.store->note_alive();
+    SUBCASE("the file was written directly: the time of the last write is not known") {
+        job.file().route = Route::left_direct;
+        CHECK(recover(*job.store, {1}).kept.empty());
+        CHECK(job.contents() == "abc");
+    }
+    SUBCASE("it was not") {
+        job.file().route = Route::store;
+        CHECK(recover(*job.store, {1}).kept.size() == 1);
+    }
+}
+
 TEST_CASE("data that are written while an fsync runs are not durable after it") {
     DrainedJob job;
     REQUIRE(job.write(0, "abc"));

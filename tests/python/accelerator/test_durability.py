@@ -49,6 +49,8 @@ INDEPENDENT_OPENS = [
     "truncated-by-another-handle",
     "error-codes",
 ]
+CHANGED = ["changed-by-another-program", "changed-beside-a-reader"]
+HANDLES = ["renamed-between-openings", "read-after-an-own-close", "cut-through-another-handle", "no-type"]
 REOPENED = ["reopened-by-one", "reopened-by-all"]
 ALONE = [
     "alone-own-parts",
@@ -193,6 +195,54 @@ def test_nodes_that_open_a_file_by_themselves_see_size_and_bytes_of_all(
 ) -> None:
     settings = {"ASSAY_IO_RANKS_PER_NODE": ranks_per_node, "ASSAY_IO_UNTIL": level}
     check_passed(run_case(mpi, name, data, shm, ranks=3, **settings), name)
+
+
+@nodes
+@pytest.mark.parametrize("level", ["file", "memory"])
+@pytest.mark.parametrize("name", HANDLES)
+@mpis
+def test_handles_and_openings_of_a_file_agree(
+    mpi: str, name: str, level: str, ranks_per_node: str, data: Path, shm: Path
+) -> None:
+    settings = {"ASSAY_IO_RANKS_PER_NODE": ranks_per_node, "ASSAY_IO_UNTIL": level, "ASSAY_IO_DIRECT": "0"}
+    check_passed(run_case(mpi, name, data, shm, **settings), name)
+
+
+@pytest.mark.parametrize("name", [*CHANGED, "cut-through-another-handle", "no-type"])
+@mpis
+def test_handles_of_a_file_without_the_store_agree(mpi: str, name: str, data: Path, shm: Path) -> None:
+    check_passed(run_case(mpi, name, data, shm), name)
+
+
+@nodes
+@pytest.mark.parametrize("name", CHANGED)
+@mpis
+def test_what_another_program_changes_between_two_openings_is_seen(
+    mpi: str, name: str, ranks_per_node: str, data: Path, shm: Path
+) -> None:
+    settings = {"ASSAY_IO_RANKS_PER_NODE": ranks_per_node, "ASSAY_IO_DIRECT": "0"}
+    check_passed(run_case(mpi, name, data, shm, **settings), name)
+
+
+@pytest.mark.parametrize("direct", ["0", "1"], ids=["store", "direct"])
+def test_open_mpi_takes_a_name_with_a_colon_as_it_is(direct: str, data: Path, shm: Path) -> None:
+    check_passed(
+        run_case("openmpi", "name-with-a-colon", data, shm, ASSAY_IO_DIRECT=direct), "name-with-a-colon"
+    )
+
+
+@nodes
+@pytest.mark.parametrize("direct", ["0", "1"], ids=["store", "direct"])
+@mpis
+def test_libraries_close_their_files_in_mpi_finalize(
+    mpi: str, direct: str, ranks_per_node: str, data: Path, shm: Path
+) -> None:
+    settings = {"ASSAY_IO_RANKS_PER_NODE": ranks_per_node, "ASSAY_IO_DIRECT": direct}
+    check_passed(run_case(mpi, "closed-in-finalize", data, shm, **settings), "closed-in-finalize")
+    assert {path.name: path.read_bytes() for path in data.iterdir()} == dict.fromkeys(
+        ("log0", "log1"), b"beginend!"
+    )
+    assert list(shm.iterdir()) == []
 
 
 @nodes
