@@ -252,7 +252,10 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Pus
     if (!is_in_contact_) return false;
     directory.scan_node(true);
     const bool of_all = push == Push::sync;
-    if (newest_pieces(from, end_record, of_all).empty()) return true;
+    if (newest_pieces(from, end_record, of_all).empty()) {
+        note_resolved(end_record);
+        return true;
+    }
     // With Push::sync no node is left afterwards that can repeat older writes. Else a node whose
     // file cannot be written may have published its older bytes as superseded: then this is their
     // last write, so it takes place all the same.

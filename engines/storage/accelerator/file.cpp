@@ -269,8 +269,14 @@ std::uint64_t AcceleratedFile::current_size(std::uint64_t at_least) {
     const std::uint64_t size =
         std::max(job_->store().file(slot_).end.load(std::memory_order_relaxed), remote_end);
     if (size >= at_least) return size;
-    const off_t end = lseek(descriptor_->number(), 0, SEEK_END);
-    return std::max(size, end >= 0 ? static_cast<std::uint64_t>(end) : 0);
+    // Without communication nobody can tell that another handle has changed it.
+    const std::uint64_t epoch = comm_epoch();
+    if (file_size_epoch_ != epoch || file_size_ < at_least) {
+        const off_t end = lseek(descriptor_->number(), 0, SEEK_END);
+        file_size_ = end >= 0 ? static_cast<std::uint64_t>(end) : 0;
+        file_size_epoch_ = epoch;
+    }
+    return std::max(size, file_size_);
 }
 
 int AcceleratedFile::read(TransferStart start, void* buffer, MPI_Count count, MPI_Datatype type,

@@ -184,6 +184,8 @@ private:
     // Some rank's ledger may have bytes that are lost or that a failed fsync can lose, so that
     // bytes that the store has, too, are noted.
     std::atomic<bool> may_lose_{false};
+    // Size in the file system when it was last looked up, and the epoch then (comm_epoch.hpp).
+    std::uint64_t file_size_ = 0, file_size_epoch_ = 0;
     std::int64_t displacement_ = 0, etype_ = 1;
     std::shared_ptr<const FlatType> view_;
     std::atomic<std::int64_t> position_{0};  // individual pointer, in etypes

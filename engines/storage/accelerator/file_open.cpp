@@ -125,7 +125,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
                           MPI_File* handle) {
     Job* job = Job::current();
     if (!job || comm == MPI_COMM_NULL) return PMPI_File_open(comm, name, mode, info, handle);
-    const std::string path = strip_prefix(name, names_have_prefixes);
+    const std::string path = strip_prefix(name, any_prefix);
     const InfoKeys keys = read_info_keys(info, job->settings(), path);
     const Agreement agreed = agree(*job, comm, keys, mode);
     if (!agreed.accelerated) return open_without_store(*job, comm, name, mode, info, handle);
@@ -441,9 +441,8 @@ bool AcceleratedFile::has_last_name() const {
 int AcceleratedFile::remove(const char* name, MPI_Info info) {
     Job* job = Job::current();
     // The name may be a link, so it is asked afterwards whether the file has lost its last name.
-    const Descriptor file(job ? ::open(strip_prefix(name, names_have_prefixes).c_str(),
-                                       O_PATH | O_NOFOLLOW | O_CLOEXEC)
-                              : -1);
+    const Descriptor file(
+        job ? ::open(strip_prefix(name, any_prefix).c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1);
     const int code = PMPI_File_delete(name, info);
     FileStatus status;
     if (!code && file.number() >= 0 && read_status(file.number(), status) == 0 && status.regular &&

@@ -33,12 +33,12 @@
 #pragma weak OMPI_C_MPI_TYPE_NULL_COPY_FN
 #endif
 
-// Whether the MPI's I/O removes a file system's prefix from names: ROMIO does. Open MPI's own takes
-// names as they are, also "wrfout_2026-11-30_12:00".
+// Whether the MPI's I/O takes what stands before a colon for a file system. ROMIO does. Open MPI's
+// own takes names as they are, also "wrfout_2026-11-30_12:00", but may leave a file to ROMIO.
 #ifdef OMPI_MAJOR_VERSION
-constexpr bool names_have_prefixes = false;
+constexpr bool any_prefix = false;
 #else
-constexpr bool names_have_prefixes = true;
+constexpr bool any_prefix = true;
 #endif
 
 // Marks the functions that the program calls; all other symbols are hidden.

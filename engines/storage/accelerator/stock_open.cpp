@@ -66,7 +66,7 @@ int open_without_store(Job& job, MPI_Comm comm, const char* name, int mode, MPI_
     std::uint64_t now = job.store().now();
     PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_UINT64_T, MPI_MAX, comm);
     job.store().advance_clock(now + 1);
-    const std::string path = strip_prefix(name, names_have_prefixes);
+    const std::string path = strip_prefix(name, any_prefix);
     const std::string error = write_stored_data(job, path, now + 1);
     if (!error.empty())
         std::fprintf(stderr, "assay io: %s cannot be opened: %s\n", path.c_str(), error.c_str());

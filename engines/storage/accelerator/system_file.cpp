@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace assay::storage {
 namespace {
@@ -48,12 +49,14 @@ bool has_fine_times(int fd) {
 
 }  // namespace
 
-std::string strip_prefix(const char* name, bool has_prefixes) {
-    if (!has_prefixes) return name;
+std::string strip_prefix(const char* name, bool any_prefix) {
+    constexpr std::string_view known[] = {"ufs", "nfs", "lustre", "gpfs", "xfs", "pvfs2", "panfs"};
     const char* colon = std::strchr(name, ':');
     const char* slash = std::strchr(name, '/');
-    const bool typed = colon && colon - name >= 2 && (!slash || colon < slash);
-    return typed ? colon + 1 : name;
+    if (!colon || colon - name < 2 || (slash && slash < colon)) return name;
+    const std::string_view prefix(name, static_cast<std::size_t>(colon - name));
+    const bool is_known = std::ranges::find(known, prefix) != std::end(known);
+    return any_prefix || (is_known && colon[1] == '/') ? colon + 1 : name;
 }
 
 void wait_for_clock_tick(int fd, std::int64_t last_write_ns) {

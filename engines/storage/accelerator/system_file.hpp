@@ -6,9 +6,9 @@
 
 namespace assay::storage {
 
-// The path of a file that the program names. `has_prefixes`: without the file system's prefix, such
-// as "ufs:".
-std::string strip_prefix(const char* name, bool has_prefixes);
+// The path of a file that the program names, without the prefix of a file system, such as "ufs:".
+// `any_prefix`: what stands before a colon is one; else only what ROMIO knows, before a full path.
+std::string strip_prefix(const char* name, bool any_prefix);
 
 // The path of an open file, without symbolic links. It needs one system call, where realpath()
 // needs one for each folder. `opened`: the path with which it was opened.

@@ -94,10 +94,13 @@ WriteSequence WriteDirectory::sequence_of_evicted(std::uint32_t slot, const Run&
 
 void WriteDirectory::add_remote_slot(std::uint32_t slot, int node, const SlotOfNode& remote) {
     RemoteSlot& known = remote_slots_[{node, remote.slot}];
-    if (known.generation != remote.generation || known.valid_from != remote.valid_from ||
-        !is_shared(slot))
+    // Its ranks may have looked at different times.
+    const std::uint64_t valid_from = known.generation == remote.generation
+                                         ? std::max(known.valid_from, remote.valid_from)
+                                         : remote.valid_from;
+    if (known.generation != remote.generation || known.valid_from != valid_from || !is_shared(slot))
         forget_writes(slot);
-    known = {remote.generation, slot, remote.valid_from};
+    known = {remote.generation, slot, valid_from};
     const auto ignored = ignored_.find({node, remote.slot});
     if (ignored != ignored_.end() && ignored->second == remote.generation) {
         asked_again_.insert(node);
@@ -160,7 +163,7 @@ void WriteDirectory::scan_node(bool all) {
             entry.all_writes.add(record, rank, scanned);
             if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
                 note_truncated(record.file, entry);
-            if (rank != job_.local_rank() && is_shared(record.file) && !is_outdated)
+            if (rank != job_.local_rank() && is_shared(record.file))
                 entry.writes_of_others.add(record, rank, scanned);
         }
     }
@@ -242,7 +245,7 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
     if (is_outdated) leave_to_file_system(record);
     else entry.sequence_tables[world_rank | remote_rank_bit].add(position, record.sequence);
     entry.all_writes.add(record, world_rank | remote_rank_bit, position);
-    if (!is_outdated) entry.writes_of_others.add(record, world_rank | remote_rank_bit, position);
+    entry.writes_of_others.add(record, world_rank | remote_rank_bit, position);
     if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
         return note_truncated(slot, entry);
     if (is_outdated) return;

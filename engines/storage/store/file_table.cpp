@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 
@@ -58,14 +59,8 @@ std::uint32_t choose_slot(const Store& store) {
     return file_slots;
 }
 
-bool is_open_for_writing(const Store& store, std::uint32_t number) {
-    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
-        if (store.descriptor_of(rank, number).load()) return true;
-    return false;
-}
-
 // If the file is not as the last close left it, the store's durable data of it are outdated. Data
-// that are not durable stay valid.
+// that are not durable stay valid, and those that an older write may have come over.
 void drop_outdated_data(const Store& store, std::uint32_t number, const FileStatus& status) {
     auto& slot = store.file(number);
     const bool was_closed = slot.size.load() >= 0;
@@ -73,7 +68,11 @@ void drop_outdated_data(const Store& store, std::uint32_t number, const FileStat
     if (was_closed) slot.known_mtime_ns = status.mtime_ns;
     if (was_closed && (slot.size != status.size || slot.mtime_ns != status.mtime_ns ||
                        slot.ctime_ns != status.ctime_ns)) {
-        slot.valid_from = slot.durable.load();
+        std::uint64_t outdated_before = slot.durable.load();
+        for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
+            if (const std::uint64_t unresolved = store.head(rank).unresolved.load())
+                outdated_before = std::min(outdated_before, unresolved);
+        raise_to(slot.valid_from, outdated_before);
         lower_end(store, number);
         store.persist(&slot, 2 * cache_line);
     }
@@ -123,8 +122,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     TableLock lock(store);
     if (const auto existing = find_slot(store, status); existing != file_slots) {
         auto& slot = store.file(existing);
-        if (slot.users.load() == 0 || !is_open_for_writing(store, existing))
-            drop_outdated_data(store, existing, status);
+        if (slot.users.load() == 0) drop_outdated_data(store, existing, status);
         if (slot.users.fetch_add(1) == 0) slot.route = Route::undecided;
         if (path != slot.path) {
             set_path(slot, path);

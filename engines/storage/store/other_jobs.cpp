@@ -17,7 +17,6 @@
 #include "storage/store/background.hpp"
 #include "storage/store/durability.hpp"
 #include "storage/store/progress.hpp"
-#include "storage/store/recover.hpp"
 
 namespace assay::storage {
 namespace {
@@ -70,11 +69,13 @@ std::vector<std::string> other_stores(const std::string& folder, const Store* ow
 }
 
 // Whether the store's job was aborted, or its background drain was. One that a job still creates
-// (Phase::formatting) is none: its lock is free for a moment.
+// (Phase::formatting) is none: its lock is free for a moment. Locks the store.
 bool is_left(const Store& store) {
-    const Phase phase = store.superblock().phase.load();
-    return (phase == Phase::active || phase == Phase::detached) &&
-           flock(store.descriptor(), LOCK_EX | LOCK_NB) == 0;
+    const auto has_data = [&] {
+        const Phase phase = store.superblock().phase.load();
+        return phase == Phase::active || phase == Phase::detached;
+    };
+    return has_data() && flock(store.descriptor(), LOCK_EX | LOCK_NB) == 0 && has_data();
 }
 
 // The slot of the file if the store has acknowledged data of it (FileSlot::acknowledged);
@@ -154,9 +155,7 @@ void remove_empty_stores(const std::string& location) {
     for (const auto& path : other_stores(is_folder ? location : folder_of(location), nullptr)) {
         Failure failure;
         const auto store = Store::attach(path, false, failure);
-        if (!store || !is_left(*store)) continue;
-        const UndrainedData undrained = undrained_data(*store);
-        if (undrained.files.empty() && !undrained.torn) store->remove();
+        if (store && is_left(*store) && may_remove(*store)) store->remove();
     }
 }
 

@@ -66,30 +66,6 @@ void changed_by_another_program() {
     close_file(file);
 }
 
-// A handle that only reads stays open meanwhile.
-void changed_beside_a_reader() {
-    constexpr int left = 900;
-    MPI_File file = open_file("data"), own = MPI_FILE_NULL;
-    if (rank == 1) own = open_file("data", MPI_MODE_RDONLY, MPI_COMM_SELF);
-    if (rank == 0) write_first_block(file, 1);
-    close_file(file);
-    on_first_rank([] {
-        overwrite("data", block_of(2, 0));
-        EXPECT(truncate(path("data").c_str(), left) == 0);
-    });
-    file = open_file("data", MPI_MODE_RDONLY);
-    MPI_Offset bytes = 0;
-    EXPECT(MPI_File_get_size(file, &bytes) == MPI_SUCCESS && bytes == left);
-    std::vector<int> values(left / sizeof(int), -1);
-    MPI_File_read_at(file, 0, values.data(), static_cast<int>(values.size()), MPI_INT,
-                     MPI_STATUS_IGNORE);
-    auto expected = block_of(2, 0);
-    expected.resize(values.size());
-    EXPECT(values == expected);
-    close_file(file);
-    if (rank == 1) close_file(own);
-}
-
 void cut_through_another_handle() {
     constexpr int left = 10;
     on_first_rank([] {
@@ -167,7 +143,6 @@ void closed_in_finalize() {
 const std::vector<Case> handle_cases = {{"renamed-between-openings", renamed_between_openings},
                                         {"read-after-an-own-close", read_after_an_own_close},
                                         {"changed-by-another-program", changed_by_another_program},
-                                        {"changed-beside-a-reader", changed_beside_a_reader},
                                         {"cut-through-another-handle", cut_through_another_handle},
                                         {"no-type", no_type},
                                         {"name-with-a-colon", name_with_a_colon},

@@ -1098,7 +1098,7 @@ inline guard(ring) {
             find_conflicts(ring, 0, 0, end, WRITTEN_AGAIN(true), oldest, newest, wins);
             are_beyond(host, 0, newest, GUARD_WAITS_DURABLY, pushed);
             if
-            :: !wins -> evictable_to[ring] = newest
+            :: !wins -> evictable_to[ring] = newest; note_resolved(ring, end)
             :: wins && pushed -> MARK_UNRESOLVED(ring, end)
             :: else ->
                 if
@@ -1134,7 +1134,7 @@ inline resolve(ring, until_durable, succeeded) {
             host = NODE(ring);
             find_conflicts(ring, 0, resolved_before[ring], clock, WRITTEN_AGAIN(until_durable), oldest, newest, wins);
             if
-            :: !wins -> pushed = 1
+            :: !wins -> pushed = 1; note_resolved(ring, clock)
             :: else ->
                 are_beyond(host, 0, newest, until_durable, pushed)
             fi;
