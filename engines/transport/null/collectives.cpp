@@ -24,7 +24,7 @@ bool Fabric::test_reduction(int rank) {
     Lock lock(mutex_);
     check_aborted();
     Collective& c = current_collective(rank);
-    if (simulated()) wait_until_or_idle(lock, [&] { return c.begun == size(); });
+    if (simulated()) wait_until_or_idle(lock, rank, [&] { return c.begun == size(); });
     if (c.begun < size()) return false;
     std::ranges::copy(c.values, state(rank).reduction.begin());
     leave_collective(state(rank).collectives++);
@@ -40,7 +40,7 @@ std::vector<std::string> Fabric::gather(int rank, const std::string& value) {
     c.texts[static_cast<std::size_t>(rank)] = value;
     ++c.begun;
     wake();
-    wait_until(lock, [&] { return c.begun == size(); });
+    wait_until(lock, rank, [&] { return c.begun == size(); });
     std::vector<std::string> parts;
     if (rank == 0) parts = c.texts;
     leave_collective(number);
@@ -56,7 +56,7 @@ void Fabric::broadcast(int rank, std::string& value) {
         c.texts = {value};
         wake();
     }
-    wait_until(lock, [&] { return !c.texts.empty(); });
+    wait_until(lock, rank, [&] { return !c.texts.empty(); });
     value = c.texts.front();
     leave_collective(number);
 }

@@ -77,14 +77,11 @@ void Fabric::deliver(const Notice& notice) {
 }
 
 void Fabric::deliver_due_notices() {
-    bool has_delivered = false;
     while (!notices_.empty() && notices_.begin()->first <= time()) {
         const Notice next = notices_.begin()->second;
         notices_.erase(notices_.begin());
         deliver(next);
-        has_delivered = true;
     }
-    if (has_delivered) wake();
 }
 
 const Faults::Death* Fabric::last_death(int rank) const {
@@ -110,7 +107,7 @@ bool Fabric::restart(int rank) {
                        std::max(last->return_delay, last->notice_delay + last->notice_spread + 1);
     const auto due = [&] { return time() >= state(rank).wake || state(0).ended; };
     if (simulated()) {
-        wait_until(lock, due);
+        wait_until(lock, rank, due);
     } else {
         while (!aborted_ && !due()) {
             lock.unlock();

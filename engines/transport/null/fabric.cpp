@@ -19,8 +19,21 @@ Nanoseconds Fabric::clock() {
     return time_;
 }
 
-// Advances simulated time to the next completion of any rank.
-void Fabric::advance_time() {
+void Fabric::advance_time(Lock& lock) {
+    while (simulated() && waiting_ > 0 && waiting_ == active_ && !aborted_) {
+        const Nanoseconds next = next_completion();
+        const bool is_idle = next == std::numeric_limits<Nanoseconds>::max();
+        time_ = is_idle ? time_ + idle_step : next;
+        idle_steps_ += is_idle;
+        wake();
+        if (!is_idle) continue;
+        lock.unlock();  // ranks that all wait for what never comes can be ended
+        lock.lock();
+    }
+}
+
+// The time of the next completion of any rank; the greatest value if no operation is under way.
+Nanoseconds Fabric::next_completion() const {
     Nanoseconds next = std::numeric_limits<Nanoseconds>::max();
     const auto include = [&](Nanoseconds due) {
         if (due > time_) next = std::min(next, due);
@@ -35,16 +48,11 @@ void Fabric::advance_time() {
         if (const Faults::Death* death = next_death(static_cast<int>(i))) include(death->kill_time);
     }
     if (!notices_.empty()) include(notices_.begin()->first);
-    if (next == std::numeric_limits<Nanoseconds>::max()) {
-        next = time_ + idle_step;
-        ++idle_steps_;
-    }
-    time_ = next;
-    wake();
+    return next;
 }
 
 void Fabric::leave(int rank) {
-    const Lock lock(mutex_);
+    Lock lock(mutex_);
     --active_;
     state(rank).ended = true;
     // Its connections close, behind all that it has sent. The notices of a death are planted.
@@ -57,6 +65,7 @@ void Fabric::leave(int rank) {
             if (peer != rank) notices_.emplace(last, Notice{peer, {rank, PeerChange::State::lost}});
     }
     wake();
+    advance_time(lock);
 }
 
 void Fabric::poll(int rank, std::vector<Ticket>& completed) {
@@ -64,7 +73,6 @@ void Fabric::poll(int rank, std::vector<Ticket>& completed) {
     check_aborted();
     RankState& rank_state = state(rank);
     const auto has_work = [&] {
-        if (survives()) deliver_due_notices();
         if (death_is_due(rank)) return true;
         if (stalled_until(rank) > 0) return false;
         return !rank_state.changes.empty() || !rank_state.failed.empty() ||
@@ -72,7 +80,7 @@ void Fabric::poll(int rank, std::vector<Ticket>& completed) {
                std::ranges::any_of(rank_state.pending,
                                    [&](const Pending& p) { return p.due <= time_; });
     };
-    if (simulated()) wait_until_or_idle(lock, has_work);
+    if (simulated()) wait_until_or_idle(lock, rank, has_work);
     if (death_is_due(rank)) kill(rank);
     rank_state.wake = 0;
     const Nanoseconds t = time();

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,7 +32,10 @@ struct Posted {
 class Fabric {
 public:
     Fabric(int ranks, Faults faults)
-        : faults_(std::move(faults)), states_(static_cast<std::size_t>(ranks)), active_(ranks) {
+        : faults_(std::move(faults)),
+          states_(static_cast<std::size_t>(ranks)),
+          waits_(static_cast<std::size_t>(ranks)),
+          active_(ranks) {
         for (RankState& rank : states_) rank.lost.resize(states_.size());
     }
 
@@ -92,6 +96,10 @@ private:
         std::size_t deaths = 0;  // that have happened
         bool ended = false, dead = false;
     };
+    struct Wait {
+        std::function<bool()> ready;  // empty if the rank does not wait
+        std::condition_variable goes_on;
+    };
     // A peer learns that a rank is lost, or has come back.
     struct Notice {
         int peer;
@@ -143,7 +151,7 @@ private:
         }
         ++state(rank).posted;
         if (!has_fallen_silent(rank)) return;
-        wait_until(lock, [] { return false; });
+        wait_until(lock, rank, [] { return false; });
     }
     double rate(const std::map<int, double>& sides, int rank) const {
         const auto entry = sides.find(rank);
@@ -158,33 +166,43 @@ private:
         if (++collectives_[number].ended == size()) collectives_.erase(number);
     }
     Nanoseconds time() const { return simulated() ? time_ : now(); }
-    // Makes every waiting rank check again whether it can go on.
+    // Delivers the notices that are due, and lets the ranks go on that wait for what is now true.
     void wake() {
-        waiting_ = 0;
-        ++changes_;
-        changed_.notify_all();
+        deliver_due_notices();
+        for (Wait& wait : waits_) {
+            if (!wait.ready || !(aborted_ || wait.ready())) continue;
+            wait.ready = nullptr;
+            --waiting_;
+            wait.goes_on.notify_one();
+        }
     }
-    // Waits until ready(). Simulated time advances when the last rank begins to wait.
+    // Waits until ready(), which every change of the state asks again, so that only ranks that go
+    // on are woken. Simulated time advances when the last rank begins to wait.
     template <class Ready>
-    void wait_until(Lock& lock, Ready ready) {
-        while (!aborted_ && !ready()) {
-            if (++waiting_ == active_ && simulated()) advance_time();
-            else changed_.wait(lock, [this, seen = changes_] { return changes_ != seen; });
+    void wait_until(Lock& lock, int rank, Ready ready) {
+        if (!aborted_ && !ready()) {
+            Wait& wait = waits_[static_cast<std::size_t>(rank)];
+            wait.ready = std::ref(ready);
+            ++waiting_;
+            advance_time(lock);
+            wait.goes_on.wait(lock, [&] { return !wait.ready; });
         }
         check_aborted();
     }
     // The same, but also returns when no operation is under way: the caller then checks its time
     // limit.
     template <class Ready>
-    void wait_until_or_idle(Lock& lock, Ready ready) {
-        wait_until(lock, [&, seen = idle_steps_] { return idle_steps_ != seen || ready(); });
+    void wait_until_or_idle(Lock& lock, int rank, Ready ready) {
+        wait_until(lock, rank, [&, seen = idle_steps_] { return idle_steps_ != seen || ready(); });
     }
-    void advance_time();
+    // While all ranks wait: advances simulated time to the next completion of any of them.
+    void advance_time(Lock& lock);
+    Nanoseconds next_completion() const;
 
     const Faults faults_;
     std::mutex mutex_;
-    std::condition_variable changed_;
     std::vector<RankState> states_;
+    std::vector<Wait> waits_;                 // by rank
     using Match = std::tuple<int, int, int>;  // source, destination, tag
     std::map<Match, std::deque<Posted>> sends_, receives_;
     std::map<std::pair<int, int>, std::uint64_t> payloads_;
@@ -193,8 +211,7 @@ private:
     std::map<std::uint64_t, Collective> collectives_;
     bool aborted_ = false;
     int status_ = 0;
-    int active_, waiting_ = 0;   // ranks that have not ended; those that wait since the last wake()
-    std::uint64_t changes_ = 0;  // calls of wake()
+    int active_, waiting_ = 0;  // ranks that have not ended, and those of them that wait
     std::uint64_t idle_steps_ = 0;
     Nanoseconds time_ = 0;  // simulated
 };

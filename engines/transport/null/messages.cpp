@@ -27,7 +27,6 @@ std::pair<Nanoseconds, Nanoseconds> Fabric::transfer(int source, int destination
     receiver.receive_free =
         std::max({t, receiver.receive_free + duration(rate(faults_.receive, destination)),
                   sender.transmit_free, t + duration(rate(faults_.receive, destination))});
-    wake();
     return {sender.transmit_free, receiver.receive_free + faults_.delay};
 }
 
@@ -51,6 +50,7 @@ Ticket Fabric::post_send(int rank, const void* data, std::size_t bytes, int peer
     state(rank).pending.push_back({ticket, sent});
     state(peer).pending.push_back({receive.ticket, arrived});
     if (is_payload(tag)) duplicate(rank, peer, tag, data, bytes, arrived);
+    wake();
     return ticket;
 }
 
@@ -76,6 +76,7 @@ Ticket Fabric::post_receive(int rank, void* data, std::size_t bytes, int peer, i
     state(rank).pending.push_back({ticket, arrived});
     if (send.rank >= 0 && is_payload(tag))
         duplicate(peer, rank, tag, send.data, send.bytes, arrived);
+    wake();
     return ticket;
 }
 
@@ -128,7 +129,7 @@ void Fabric::flush(int rank, int peer) {
         Lock lock(mutex_);
         check_aborted();
         due = state(rank).puts_due[peer];
-        if (simulated()) wait_until(lock, [&] { return time_ >= due; });
+        if (simulated()) wait_until(lock, rank, [&] { return time_ >= due; });
     }
     while (!simulated() && now() < due) sched_yield();
 }
