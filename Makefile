@@ -14,7 +14,7 @@
 # make lint    formatting, types, the direction of imports, clang-tidy on what has changed
 # make setup   the set-up alone
 # make format  formats all sources
-.PHONY: run check test acceptance test-programs bench fuzz lint static format setup test-setup clean
+.PHONY: run check test acceptance test-programs bench fuzz lint static static-formats static-types static-web static-layers format setup test-setup clean
 .DEFAULT_GOAL := run
 
 python := .venv/bin/python
@@ -64,12 +64,22 @@ fuzz:
 lint: test-setup static
 	@$(python) packaging/tidy.py
 
+# The slowest, mypy, runs beside the others.
 static: test-setup
+	@$(MAKE) -j4 -Otarget --no-print-directory static-formats static-types static-web static-layers
+
+static-formats:
 	@$(python) -m ruff check python tests bench docs packaging
 	@$(python) -m ruff format --check -q python tests bench docs packaging
 	@.venv/bin/clang-format --dry-run -Werror $(cpp)
+
+static-types:
 	@$(python) -m mypy --no-error-summary
+
+static-web:
 	@cd web && $(node) npm run --silent check
+
+static-layers:
 	@PYTHONPATH=python .venv/bin/lint-imports --no-cache >build/lint-imports.log || { cat build/lint-imports.log; exit 1; }
 
 # Writes what lint would ask for.

@@ -51,9 +51,10 @@ inline std::uint32_t slot_of_file(const Store& store, const std::string& path) {
 constexpr std::uint64_t small_store = 64u << 20;
 
 inline std::unique_ptr<Store> create_store(const std::string& folder, std::uint32_t ranks,
-                                           const char* name = "t") {
+                                           const char* name = "t",
+                                           std::uint64_t bytes = small_store) {
     Failure failure;
-    auto store = Store::create(folder, small_store, ranks, "job", name, failure);
+    auto store = Store::create(folder, bytes, ranks, "job", name, failure);
     REQUIRE_MESSAGE(store, failure.message);
     store->set_phase(Phase::active);
     return store;
