@@ -1,12 +1,12 @@
 // Starts the accelerator in MPI_Init: reads the settings, creates or attaches the node's store, and
-// connects the nodes. Ends it in MPI_Finalize, after the program's libraries: drains the files,
-// reports lost data, and removes the store or leaves it to the background drain or to recovery.
+// connects the nodes. Remembers which files of the program are closed and which data are lost.
 #include "storage/accelerator/job.hpp"
 
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +22,8 @@
 
 namespace assay::storage {
 namespace {
+
+constexpr std::size_t max_closed_files = 64;
 
 // The job of this process, between MPI_Init and MPI_Finalize. exit() does not destroy it, because a
 // program that ends without MPI_Finalize must not wait for other ranks.
@@ -56,7 +58,8 @@ int leave_out_copy(MPI_Comm, int, void*, void*, void*, int* is_copied) {
     return MPI_SUCCESS;
 }
 int end_job(MPI_Comm, int, void*, void*) {
-    Job::end();
+    if (job) job->end();
+    job.reset();
     return MPI_SUCCESS;
 }
 
@@ -150,6 +153,7 @@ std::string Job::agree_on_settings() {
 }
 
 std::string Job::create_store() {
+    const auto begin = std::chrono::steady_clock::now();
     PMPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_comm_);
     if (settings_.ranks_per_node) {
         MPI_Comm full_node = node_comm_;
@@ -215,7 +219,9 @@ std::string Job::create_store() {
         if (local_rank_ == 0 && !store_->taken_over()) store_->remove();
         return error;
     }
-    writer_->prefault(settings_.prefault_seconds);
+    // A large store's tables have taken a part of the time.
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    writer_->prefault(std::max(0.0, settings_.prefault_seconds - spent.count()));
     PMPI_Barrier(node_comm_);
     writer_->map_other_rings(settings_.prefault_seconds / 2);
     if (local_rank_ == 0) {
@@ -272,31 +278,6 @@ void Job::agree_on_kept_data() {
     PMPI_Barrier(node_comm_);
 }
 
-// ---- end of the job
-
-namespace {
-
-constexpr std::size_t max_closed_files = 64;
-
-// Process number of this program if data are not in the file system; 0: all are. Children of the
-// program inherit the value, but have another process number.
-pid_t pid_with_missing_data = 0;
-
-// A program that ended without an error, although its data are not in the file system, exits
-// with 2.
-void fail_if_data_are_missing(int status, void*) {
-    if (status != 0 || pid_with_missing_data != getpid()) return;
-    std::fflush(nullptr);
-    _exit(2);
-}
-
-// Registered before main(), so that it runs after all exit handlers of the program.
-__attribute__((constructor)) void register_exit_status() {
-    on_exit(fail_if_data_are_missing, nullptr);
-}
-
-}  // namespace
-
 int Job::write_and_sync(std::uint32_t slot, const Descriptor& descriptor) {
     const int error = drain_->retry(slot);
     return error ? error : drain_->sync(slot, descriptor.number()).error();
@@ -348,20 +329,6 @@ void Job::note_durable(std::uint32_t slot, const std::vector<Range>& ranges) {
     if (entry->second.empty()) lost_ranges_.erase(entry);
 }
 
-// Reports the bytes that failed fsyncs have lost, of files that still exist.
-void Job::report_lost() const {
-    for (const auto& [slot, ranges] : lost_ranges_) {
-        const auto& file = store_->file(slot);
-        if (file.deleted.load()) continue;
-        std::fprintf(
-            stderr,
-            "assay io: %s may lack bytes from %llu on that rank %d wrote: an fsync failed, "
-            "and they were not written again; fix: run the program again\n",
-            file.path, static_cast<unsigned long long>(ranges.possible().front().begin), rank_);
-        pid_with_missing_data = getpid();
-    }
-}
-
 bool Job::start_background_drain(std::string& error) {
     const bool runs =
         storage::start_background_drain(*store_,
@@ -379,134 +346,6 @@ void Job::report_no_background_drain(const std::string& error, const std::string
     no_background_drain_ = true;
     std::fprintf(stderr, "assay io: no background drain: %s; close waits for %s and later files\n",
                  error.c_str(), path.c_str());
-}
-
-// Writes the pending data of the files that this rank holds open; a background drain writes the
-// others.
-void Job::write_and_sync_files() {
-    if (!background_drain_runs(*store_))
-        drain_->finish(local_rank(), store_->head(local_rank()).tail.load());
-    for (const auto slot : handles_->held_slots())
-        if (const auto descriptor = handles_->held(slot)) write_and_sync(slot, *descriptor);
-}
-
-// Collective: resolves conflicts after failed writes were repeated, because these may have
-// overwritten newer data of other nodes. Publishes which data are superseded before the drains and
-// recovery of the nodes write what is left, in any order. Returns whether files were written.
-bool Job::resolve_repeated_writes() {
-    if (node_count_ == 1) return false;
-    std::uint64_t counts[3]{};  // repeats, files that are not durable, those with superseded bytes
-    for (const auto k : store_->assigned_slots()) {
-        const auto& file = store_->file(k);
-        if (!file.shared.load() || file.deleted.load()) continue;
-        counts[0] += file.repeats.load();
-        counts[1] += !is_durable(*store_, k);
-    }
-    counts[0] += store_->head(local_rank()).unresolved.load() != 0;
-    PMPI_Allreduce(MPI_IN_PLACE, counts, 2, MPI_UINT64_T, MPI_SUM, world_);
-    if (!counts[0] && !counts[1]) return false;
-    std::lock_guard guard(lock_);
-    int is_unordered = !publish_superseded(*this, all_files);
-    PMPI_Allreduce(MPI_IN_PLACE, &is_unordered, 1, MPI_INT, MPI_MAX, world_);
-    for (const auto k : store_->assigned_slots())
-        counts[2] += store_->file(k).superseded.load() && !is_durable(*store_, k);
-    PMPI_Allreduce(MPI_IN_PLACE, &counts[2], 1, MPI_UINT64_T, MPI_SUM, world_);
-    // Superseded bytes leave with this node's store, so what supersedes them must be durable.
-    if (counts[2]) resolver_.wait_until_pushed(Push::sync, store_->now(), true);
-    if (!counts[0] && !is_unordered) return true;
-    resolver_.restart();
-    const bool resolved = resolver_.resolve(store_->head(local_rank()).drained.load(), Push::drain);
-    bool may_be_old = !resolved && (is_unordered || !resolver_.is_in_contact());
-    if (!resolved && !may_be_old) may_be_old = !drain_->repeat_unsettled();
-    store_->head(local_rank()).unresolved = 0;
-    if (may_be_old) {
-        std::fprintf(stderr,
-                     "assay io: bytes that several nodes wrote may be old in the file system: a "
-                     "node does not answer, or a store is full; fix: run the program again\n");
-        pid_with_missing_data = getpid();
-    }
-    return true;
-}
-
-// Stores the present paths of files, by which recovery opens them. A file without a name cannot be
-// opened again, so its data are dropped.
-void Job::note_final_paths() {
-    for (const auto slot : handles_->held_slots()) {
-        const auto descriptor = handles_->held(slot);
-        FileStatus status;
-        if (!descriptor || read_status(descriptor->number(), status)) continue;
-        if (status.links == 0) store_->file(slot).deleted = 1;
-        else update_path(*store_, slot, descriptor->number());
-    }
-}
-
-// A message for the user that data of this node are not in the file system.
-std::string Job::describe_missing_data(bool background) const {
-    const std::string error = describe_error(*store_);
-    return store_->path() + " on " + store_->superblock().host +
-           " holds data that are not in the file system yet" + (error.empty() ? "" : ": " + error) +
-           "; fix: assay io " + (background ? "drain " : "recover ") + store_->path();
-}
-
-// Called by the node's leader: removes or keeps the store if the file system has all data; else
-// leaves it to the background drain or to recovery.
-void Job::finish_store() {
-    drain_->stop();
-    const bool background = background_drain_runs(*store_);
-    if (!background) {  // a killed one may have held files
-        drain_->retry_all();
-        drain_->sync_all();
-    }
-    if (!settings_.keep.empty()) link_store(*store_);
-    if (may_remove(*store_)) return store_->finish();
-    // A background drain writes the rest, so only what it has failed to write is missing.
-    if (!background || !describe_error(*store_).empty()) {
-        std::fprintf(stderr, "assay io: %s\n", describe_missing_data(background).c_str());
-        pid_with_missing_data = getpid();
-    }
-    if (background) store_->set_phase(Phase::detached);
-}
-
-// Collective: prints a line if background drains still have data to write.
-void Job::report_background() const {
-    std::int64_t undrained_totals[3]{};  // bytes, files, nodes
-    if (local_rank_ == 0 && store_->superblock().phase.load() == Phase::detached) {
-        const PendingData pending = pending_data(*store_);
-        undrained_totals[0] = static_cast<std::int64_t>(pending.bytes);
-        undrained_totals[1] = pending.files;
-        undrained_totals[2] = 1;
-    }
-    PMPI_Allreduce(MPI_IN_PLACE, undrained_totals, 3, MPI_INT64_T, MPI_SUM, world_);
-    if (!undrained_totals[1]) return;
-    const std::string files = std::to_string(undrained_totals[1]) + " files ";
-    report((undrained_totals[0] ? std::to_string((undrained_totals[0] + (1 << 20) - 1) >> 20) +
-                                      " MiB of " + files + "go to the file system in the background"
-                                : files + "are synced in the background") +
-           ", on " + std::to_string(undrained_totals[2]) +
-           " nodes; 'assay io drain' on each node waits for them");
-}
-
-void Job::end() {
-    if (!job) return;
-    auto& ending_job = *job;
-    ending_job.write_and_sync_files();
-    if (ending_job.resolve_repeated_writes()) ending_job.write_and_sync_files();
-    ending_job.report_lost();
-    ending_job.note_final_paths();
-    PMPI_Barrier(ending_job.world_);  // other ranks read this store until here
-    ending_job.remote_.reset();
-    ending_job.directory_.reset();
-    ending_job.writer_.reset();
-    if (ending_job.local_rank_ == 0) ending_job.finish_store();
-    ending_job.report_background();
-    ending_job.closed_files_.clear();
-    ending_job.drain_.reset();
-    ending_job.handles_.reset();
-    PMPI_Barrier(ending_job.world_);
-    PMPI_Comm_free(&ending_job.node_comm_);
-    PMPI_Comm_free(&ending_job.self_);
-    PMPI_Comm_free(&ending_job.world_);
-    job.reset();
 }
 
 }  // namespace assay::storage

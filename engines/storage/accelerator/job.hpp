@@ -32,7 +32,7 @@ public:
     // failed.
     static Job* current();
     static void start();
-    static void end();
+    void end();  // collective
     ~Job();
 
     const Settings& settings() const { return settings_; }

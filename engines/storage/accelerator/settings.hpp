@@ -30,7 +30,7 @@ struct Settings {
     bool direct = true;          // ASSAY_IO_DIRECT: write to local file systems without the store
     unsigned drain_threads = 2;  // ASSAY_IO_DRAIN_THREADS
     unsigned drain_lag_ms = 20;  // ASSAY_IO_DRAIN_LAG: pause between two drains, ms
-    double prefault_seconds = 0.25;  // ASSAY_IO_WARM: time for prefaulting at the start
+    double prefault_seconds = 0.25;  // ASSAY_IO_WARM: time for allocating pages at the start
     unsigned ranks_per_node = 0;  // ASSAY_IO_RANKS_PER_NODE: splits a node into several, for tests
     std::string interface;        // ASSAY_IO_INTERFACE: network interface of the service
     std::string job;              // ASSAY_IO_JOB: name of the job in the stores' names
