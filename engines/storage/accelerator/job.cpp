@@ -12,13 +12,10 @@
 #include <cstring>
 
 #include "storage/accelerator/remote.hpp"
-#include "storage/accelerator/superseded.hpp"
 #include "storage/store/background.hpp"
-#include "storage/store/durability.hpp"
 #include "storage/store/file_table.hpp"
 #include "storage/store/kept.hpp"
 #include "storage/store/other_jobs.hpp"
-#include "storage/store/progress.hpp"
 
 namespace assay::storage {
 namespace {
@@ -153,7 +150,6 @@ std::string Job::agree_on_settings() {
 }
 
 std::string Job::create_store() {
-    const auto begin = std::chrono::steady_clock::now();
     PMPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_comm_);
     if (settings_.ranks_per_node) {
         MPI_Comm full_node = node_comm_;
@@ -174,6 +170,7 @@ std::string Job::create_store() {
 
     Failure failure;
     char path[4096]{};
+    const auto begin = std::chrono::steady_clock::now();
     if (local_rank_ == 0) {
         remove_empty_stores(settings_.store);
         const std::string store_name =
@@ -191,6 +188,7 @@ std::string Job::create_store() {
                          path);
     }
     PMPI_Bcast(path, sizeof path, MPI_BYTE, 0, node_comm_);
+    const std::chrono::duration<double> creation = std::chrono::steady_clock::now() - begin;
     if (local_rank_ != 0 && path[0]) store_ = Store::attach(path, true, failure);
     if (const auto message = first_message(world_, failure.message); !message.empty()) {
         if (store_ && local_rank_ == 0 && !store_->taken_over()) store_->remove();
@@ -220,8 +218,7 @@ std::string Job::create_store() {
         return error;
     }
     // A large store's tables have taken a part of the time.
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-    writer_->prefault(std::max(0.0, settings_.prefault_seconds - spent.count()));
+    writer_->prefault(std::max(0.0, settings_.prefault_seconds - creation.count()));
     PMPI_Barrier(node_comm_);
     writer_->map_other_rings(settings_.prefault_seconds / 2);
     if (local_rank_ == 0) {

@@ -12,7 +12,7 @@
 #include "storage/store/background.hpp"
 #include "storage/store/durability.hpp"
 #include "storage/store/file_table.hpp"
-#include "storage/store/kept.hpp"
+#include "storage/store/other_jobs.hpp"
 #include "storage/store/progress.hpp"
 
 namespace assay::storage {

@@ -4,7 +4,6 @@
 
 #include <limits.h>
 #include <pthread.h>
-#include <sched.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -16,7 +15,7 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::size_t max_write_bytes = 1u << 20;  // a write that reaches this size is complete
+constexpr std::size_t max_write_bytes = 4u << 20;  // a write that reaches this size is complete
 // If a write's pieces are smaller than this on average, they are copied into one buffer first.
 constexpr std::size_t gather_threshold = 32u << 10;
 
@@ -83,7 +82,6 @@ void WriteQueue::write_until_empty() {
         if (error.load()) continue;
         if (const int failed = write(writes_[k], gathered)) error = failed;
         store_.note_alive();
-        sched_yield();  // a rank that waits for this core does not wait for a whole time slice
     }
 }
 
