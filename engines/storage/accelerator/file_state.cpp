@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "storage/accelerator/comm_epoch.hpp"
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
 #include "storage/accelerator/file_info.hpp"
@@ -82,6 +83,7 @@ int AcceleratedFile::set_size(MPI_Offset size) {
         code = mpi_error(errno);
     if (is_first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
     code = worst_error_class(comm_, code);
+    advance_comm_epoch();
     if (code) return code;
     slot.end = static_cast<std::uint64_t>(size);
     ledger_.note_truncated(static_cast<std::uint64_t>(size));

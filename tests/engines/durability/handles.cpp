@@ -41,6 +41,21 @@ void renamed_between_openings() {
     close_file(other);
 }
 
+// A rank reads after a cut, without a call that communicates between the two.
+void read_after_a_cut() {
+    MPI_File file = open_file("data");
+    write_first_block(file, 1);
+    sync_all(file);
+    EXPECT(MPI_File_set_size(file, 4) == MPI_SUCCESS);
+    std::vector<int> values(block, -1);
+    MPI_Status status;
+    EXPECT(MPI_File_read_at(file, 0, values.data(), block, MPI_INT, &status) == MPI_SUCCESS);
+    int count = -1;
+    MPI_Get_count(&status, MPI_INT, &count);
+    EXPECT(count == 1);
+    close_file(file);
+}
+
 // A rank closes a handle of its own while another node's data are in the store.
 void read_after_an_own_close() {
     MPI_File file = open_file("data"), own = MPI_FILE_NULL;
@@ -143,6 +158,7 @@ void closed_in_finalize() {
 const std::vector<Case> handle_cases = {{"renamed-between-openings", renamed_between_openings},
                                         {"read-after-an-own-close", read_after_an_own_close},
                                         {"changed-by-another-program", changed_by_another_program},
+                                        {"read-after-a-cut", read_after_a_cut},
                                         {"cut-through-another-handle", cut_through_another_handle},
                                         {"no-type", no_type},
                                         {"name-with-a-colon", name_with_a_colon},

@@ -49,7 +49,13 @@ INDEPENDENT_OPENS = [
     "truncated-by-another-handle",
     "error-codes",
 ]
-HANDLES = ["renamed-between-openings", "read-after-an-own-close", "cut-through-another-handle", "no-type"]
+HANDLES = [
+    "renamed-between-openings",
+    "read-after-an-own-close",
+    "read-after-a-cut",
+    "cut-through-another-handle",
+    "no-type",
+]
 REOPENED = ["reopened-by-one", "reopened-by-all"]
 ALONE = [
     "alone-own-parts",
