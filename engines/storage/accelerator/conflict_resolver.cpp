@@ -19,7 +19,9 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::uint64_t poll_ns = 50'000;
+// Each poll of a wait asks the other nodes. The pauses between two grow with the wait, by which it
+// takes a sixteenth longer: a file system that stalls for minutes is no load for the network.
+constexpr long shortest_poll_ns = 50'000, longest_poll_ns = 5'000'000;
 constexpr std::uint64_t push_period_ns = 10'000'000;  // between two requests to drain or to sync
 constexpr int this_node = -1;
 
@@ -33,7 +35,8 @@ constexpr std::uint64_t shortest_further_wait_ns = 1'500'000'000;
 // All conditions below also hold when a node does not answer.
 template <class Condition>
 void wait_until(Condition condition) {
-    while (!condition()) {
+    for (long poll_ns = shortest_poll_ns; !condition();
+         poll_ns = std::min(poll_ns + poll_ns / 16, longest_poll_ns)) {
         const timespec pause{0, poll_ns};
         nanosleep(&pause, nullptr);
     }
