@@ -55,6 +55,7 @@ void PeerTransport::start_together() {
             return release_if_completed(entry.second) || mesh_.incarnation_of(entry.first) > 0;
         });
         std::vector<int> ranks;
+        ranks.reserve(awaited.size());
         for (const auto& [peer, ticket] : awaited) ranks.push_back(peer);
         return ranks;
     };
