@@ -8,6 +8,7 @@ set(ASSAY_GROUP 10)
 # Compiles the target's sources in groups, a group for each folder or several.
 function(assay_compile_in_groups target)
   get_target_property(sources ${target} SOURCES)
+  list(FILTER sources EXCLUDE REGEX "TARGET_OBJECTS")
   foreach(source IN LISTS sources)
     get_filename_component(folder ${source} DIRECTORY)
     string(MD5 key "${folder}")
@@ -86,6 +87,15 @@ function(assay_mpi_program name mpi target)
     assay_program(${program} ${ARGN})
   endif()
   set(${target} ${program} PARENT_SCOPE)
+endfunction()
+
+# Sets RESULT to what NAME-MPI is linked from: its sources, which are the further arguments, or for the second MPI of an ABI
+# the objects of the first. MPICH and its relatives have had one ABI since 2014 (https://www.mpich.org/abi/).
+function(assay_mpi_sources result name mpi)
+  set(${result} ${ARGN} PARENT_SCOPE)
+  if(mpi STREQUAL mpich-wheel AND TARGET ${name}-mpich)
+    set(${result} $<TARGET_OBJECTS:${name}-mpich> PARENT_SCOPE)
+  endif()
 endfunction()
 
 # Adds the library bin/libNAME.so, which is loaded into other programs: without core, without exceptions, linked to the C

@@ -13,7 +13,7 @@
 #include "storage/metadata/items.hpp"
 #include "storage/ranks/straggler.hpp"
 
-namespace assay::storage {
+namespace assay::storage::detail {
 namespace {
 
 // The parameters of the benchmark, which metadata.hpp explains.
@@ -350,11 +350,11 @@ Plan read_plan(const Options& options, const Ranks& ranks) {
 
 }  // namespace
 
-void detail::run_metadata(const Options& options, Bench& bench) {
+void run_metadata(const Options& options, Bench& bench) {
     with_ranks(bench, metadata, options, [&](Ranks& ranks) {
         const Plan plan = read_plan(options, ranks);
         Runner(ranks, plan).run();
     });
 }
 
-}  // namespace assay::storage
+}  // namespace assay::storage::detail
