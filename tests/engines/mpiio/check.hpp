@@ -6,6 +6,7 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <string>
@@ -67,13 +68,18 @@ inline void sync_all(MPI_File file) {
 
 // The contents of a file as another program reads it, without MPI. One read() is used, because
 // reading byte by byte would take most of a test's time on an emulated processor.
-inline std::vector<int> read_back(const char* name) {
-    std::ifstream in(path(name), std::ios::binary | std::ios::ate);
-    if (!in) return {};
-    std::vector<int> values(static_cast<std::size_t>(in.tellg()) / sizeof(int));
+inline std::vector<int> read_back(const char* name, int first, int n) {
+    std::ifstream in(path(name), std::ios::binary);
+    std::vector<int> values(static_cast<std::size_t>(n));
     const auto bytes = static_cast<std::streamsize>(values.size() * sizeof(int));
-    in.seekg(0);
+    in.seekg(std::streamoff{first} * std::streamoff{sizeof(int)});
     in.read(reinterpret_cast<char*>(values.data()), bytes);
     values.resize(static_cast<std::size_t>(in.gcount()) / sizeof(int));
     return values;
+}
+
+inline std::vector<int> read_back(const char* name) {
+    std::error_code error;
+    const auto bytes = std::filesystem::file_size(path(name), error);
+    return error ? std::vector<int>{} : read_back(name, 0, static_cast<int>(bytes / sizeof(int)));
 }
