@@ -351,7 +351,6 @@ test | acceptance)
     install_packages "${run_packages[@]}" "${test_packages[@]}"
     command -v dpkg-query >/dev/null || say "what the tests need besides is not checked here: they are for Debian 12"
     install_python "run"
-    install_python "test"
     ;;
 programs)
     read -ra program_packages < <("$venv/bin/python" tests/fixtures/heap_programs.py --packages)
@@ -374,8 +373,21 @@ python)
 esac
 # Users who may not write here would compile all sources at each start.
 quietly "$venv/bin/python" -m compileall -q python
-build_web
+# What takes one processor at a time is prepared while the engines are compiled. It is a process group of its own, which
+# ends with this script.
+set -m
+(
+    log=build/setup-beside.log
+    : >"$log"
+    [ "$purpose" = run ] || install_python "test"
+    build_web
+) </dev/null &
+beside=$!
+set +m
+trap 'kill -- "-$beside" 2>/dev/null || true' EXIT
 build_engines
+wait "$beside"
+trap - EXIT
 require_engine
 [ "$purpose" != acceptance ] || build_sanitized
 # The kernel of the lab's guests, so that no test has to fetch it; without it their tests are skipped.
