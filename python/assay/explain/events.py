@@ -295,9 +295,12 @@ def event_share(evidence: Evidence) -> list[Finding]:
     best = max(built, key=lambda building: building.network_throughput)
     if best.params.get("rate") not in (None, 0, 0.0, "0"):  # --input-rate limited the sources
         return []
-    if len(set(evidence.hosts)) == 1 and evidence.options.get("transport", "mpi") != "mpi":
-        # On one host MPI moves bytes through shared memory, which another transport does not: no fair comparison.
-        carried = replace(carried, alltoall=math.nan)
+    if len(set(evidence.hosts)) == 1:
+        # The processors limit it, which also write and check each byte; and only MPI has shared memory.
+        over_mpi = evidence.options.get("transport", "mpi") == "mpi"
+        carried = replace(
+            carried, pairs=math.nan, alltoall=carried.alltoall_verified if over_mpi else math.nan
+        )
     return _share_finding(best, carried)
 
 

@@ -74,6 +74,7 @@ def _show_rates(console: Console, built: Sequence[Building], reference: NetworkR
             ("pairs of ranks at once carry", reference.pairs),
             ("MPI_Alltoall", reference.alltoall),
             ("MPI_Alltoallv", reference.alltoallv),
+            ("MPI_Alltoall with all bytes written and checked", reference.alltoall_verified),
         )
         if not math.isnan(value)
     ]
