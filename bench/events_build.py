@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -65,6 +66,11 @@ def run_event_building(folder: Path, name: str, *arguments: str) -> tuple[Buildi
     return building, run
 
 
+def ratio(rate: float, of: float) -> float:
+    """0 where one of them was not measured."""
+    return 0.0 if math.isnan(rate / of) else rate / of
+
+
 def measure_in_memory(folder: Path) -> None:
     """The rate over that of MPI_Alltoall between two ranks here, and the event manager's time for an event."""
     if reason := unusable("mpi"):
@@ -74,8 +80,8 @@ def measure_in_memory(folder: Path) -> None:
         for turn in range(TURNS):
             building, run = run_event_building(folder, f"memory-{turn}", "-n", "2", "--budget", "5s")
             carried = network_rates(run.records)
-            of_verified.append(building.network_throughput / carried.alltoall_verified)
-            of_bare.append(building.network_throughput / carried.alltoall)
+            of_verified.append(ratio(building.network_throughput, carried.alltoall_verified))
+            of_bare.append(ratio(building.network_throughput, carried.alltoall))
         figure("events.build.of_verified_alltoall", of_verified, 1.0, "higher")
         figure("events.build.of_alltoall", of_bare, None, "higher")
     building, _ = run_event_building(

@@ -296,7 +296,8 @@ def event_share(evidence: Evidence) -> list[Finding]:
     if best.params.get("rate") not in (None, 0, 0.0, "0"):  # --input-rate limited the sources
         return []
     if len(set(evidence.hosts)) == 1:
-        # The processors limit it, which also write and check each byte; and only MPI has shared memory.
+        # On one host processors limit the rate, and event building also writes and checks each byte. Only MPI has
+        # shared memory, so no other transport is compared with it.
         over_mpi = evidence.options.get("transport", "mpi") == "mpi"
         carried = replace(
             carried, pairs=math.nan, alltoall=carried.alltoall_verified if over_mpi else math.nan
