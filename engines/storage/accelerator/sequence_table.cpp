@@ -11,6 +11,12 @@ void SequenceTable::add(std::uint64_t ring_position, std::uint64_t sequence) {
 }
 
 std::optional<std::uint64_t> SequenceTable::find(std::uint64_t ring_position) const {
+    if (ring_positions_.empty() || ring_position < ring_positions_.front()) return std::nullopt;
+    // Positions ascend, so this one is no further from the first than the difference says; it is
+    // just there unless the rank has written other files meanwhile.
+    const std::uint64_t furthest = ring_position - ring_positions_.front();
+    if (furthest < ring_positions_.size() && ring_positions_[furthest] == ring_position)
+        return sequences_[furthest];
     const auto it = std::lower_bound(ring_positions_.begin(), ring_positions_.end(), ring_position);
     if (it == ring_positions_.end() || *it != ring_position) return std::nullopt;
     return sequences_[static_cast<std::size_t>(it - ring_positions_.begin())];
