@@ -58,7 +58,7 @@ def test_the_verdict_says_what_was_required() -> None:
     assert result.observed_text.startswith("2 % at worst")
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance("model")
 def test_errors_of_the_proof_with_recorded_noise() -> None:
     """`recorded_noise.py simulate` draws more studies, with other seeds."""
     outcomes = list(simulate(json.loads(RECORDED.read_text()), count=200, seed=1))

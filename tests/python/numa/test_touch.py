@@ -252,7 +252,7 @@ def test_output_and_status_are_those_of_the_program(
 
 
 def test_a_crash_is_the_programs_own(tmp_path: Path) -> None:
-    done = numa(tmp_path / "run", "python3", "-c", "import os; os.kill(os.getpid(), 11)")
+    done = numa(tmp_path / "run", sys.executable, "-c", "import os; os.kill(os.getpid(), 11)")
     assert done.returncode == 128 + signal.SIGSEGV
     assert load_profiles(tmp_path / "run" / FOLDER)
 
