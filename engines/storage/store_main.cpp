@@ -92,7 +92,7 @@ nlohmann::json undrained_in_use(const Store& store) {
         file.error = static_cast<int>(slot.error.load());
         failed.push_back(file);
     }
-    const PendingData pending = pending_data(store);
+    const StoredData pending = pending_data(store);
     return {{"records", 0}, {"bytes", pending.bytes}, {"torn", 0}, {"files", as_json(failed)}};
 }
 
@@ -126,7 +126,7 @@ void print_store(const std::string& path) {
     const bool is_used = is_in_use(*store);
     auto result = is_used ? undrained_in_use(*store) : as_json(undrained_data(*store));
     const auto& superblock = store->superblock();
-    const KeptData data_in_store = kept_data(*store);
+    const StoredData data_in_store = stored_data(*store);
     result.update({{"store", path},
                    {"state", state_of(*store, is_used)},
                    {"owner", owner_of(path)},

@@ -25,7 +25,14 @@ std::string trimmed(const char* characters, std::size_t length) {
     return last == std::string::npos ? "" : padded.substr(first, last - first + 1);
 }
 
+// The error is optional in mpi_f08.
+void set_error(MPI_Fint* error, int code) {
+    if (error) *error = code;
+}
+
 }  // namespace
+
+#define FILE_OF(f) PMPI_File_f2c(*(f))
 
 #ifdef OMPI_MAJOR_VERSION
 
@@ -55,13 +62,13 @@ void with_request(MPI_Fint* request, MPI_Fint* error, Call call) {
 
 }  // namespace
 
-#define FILE_OF(f) PMPI_File_f2c(*(f))
 #define TYPE_OF(t) PMPI_Type_f2c(*(t))
-// Defines a binding under its two names.
+// Defines a binding under its two names; the length of a string is its last argument.
 #define BINDING(name, ...)                                                                   \
     ASSAY_EXPORT void ompi_##name##_f(__VA_ARGS__);                                          \
     ASSAY_EXPORT void mpi_##name##_(__VA_ARGS__) __attribute__((alias("ompi_" #name "_f"))); \
     ASSAY_EXPORT void ompi_##name##_f(__VA_ARGS__)
+using StringLength = int;
 
 #define DATA_AT(name)                                                                   \
     BINDING(file_##name, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, \
@@ -138,99 +145,89 @@ SPLIT(read_all)
 SPLIT(write_ordered)
 SPLIT(read_ordered)
 
+#else  // MPICH
+
+// Defines a binding; the length of a string is its last argument.
+#define BINDING(name, ...) ASSAY_EXPORT void mpi_##name##_f08_(__VA_ARGS__)
+using StringLength = std::size_t;
+
+BINDING(finalize, MPI_Fint* e) { set_error(e, MPI_Finalize()); }
+
+#endif
+
 BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f,
-        MPI_Fint* e, int length) {
+        MPI_Fint* e, StringLength length) {
     MPI_File result;
-    *e =
-        MPI_File_open(PMPI_Comm_f2c(*comm), trimmed(name, static_cast<std::size_t>(length)).c_str(),
-                      *mode, PMPI_Info_f2c(*info), &result);
-    if (!*e) *f = PMPI_File_c2f(result);
+    const int code = MPI_File_open(PMPI_Comm_f2c(*comm), trimmed(name, length).c_str(), *mode,
+                                   PMPI_Info_f2c(*info), &result);
+    if (!code) *f = PMPI_File_c2f(result);
+    set_error(e, code);
 }
 BINDING(file_close, MPI_Fint* f, MPI_Fint* e) {
     MPI_File result = FILE_OF(f);
-    *e = MPI_File_close(&result);
-    if (!*e) *f = PMPI_File_c2f(result);
+    const int code = MPI_File_close(&result);
+    if (!code) *f = PMPI_File_c2f(result);
+    set_error(e, code);
 }
-BINDING(file_delete, char* name, MPI_Fint* info, MPI_Fint* e, int length) {
-    *e = MPI_File_delete(trimmed(name, static_cast<std::size_t>(length)).c_str(),
-                         PMPI_Info_f2c(*info));
+BINDING(file_delete, char* name, MPI_Fint* info, MPI_Fint* e, StringLength length) {
+    set_error(e, MPI_File_delete(trimmed(name, length).c_str(), PMPI_Info_f2c(*info)));
 }
-BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { *e = MPI_File_sync(FILE_OF(f)); }
+BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { set_error(e, MPI_File_sync(FILE_OF(f))); }
 BINDING(file_get_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
-    *e = MPI_File_get_size(FILE_OF(f), size);
+    set_error(e, MPI_File_get_size(FILE_OF(f), size));
 }
 BINDING(file_set_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
-    *e = MPI_File_set_size(FILE_OF(f), *size);
+    set_error(e, MPI_File_set_size(FILE_OF(f), *size));
 }
 BINDING(file_preallocate, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
-    *e = MPI_File_preallocate(FILE_OF(f), *size);
+    set_error(e, MPI_File_preallocate(FILE_OF(f), *size));
 }
 BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) {
-    *e = MPI_File_get_amode(FILE_OF(f), mode);
+    set_error(e, MPI_File_get_amode(FILE_OF(f), mode));
 }
 BINDING(file_get_info, MPI_Fint* f, MPI_Fint* info, MPI_Fint* e) {
     MPI_Info result;
-    *e = MPI_File_get_info(FILE_OF(f), &result);
-    if (!*e) *info = PMPI_Info_c2f(result);
+    const int code = MPI_File_get_info(FILE_OF(f), &result);
+    if (!code) *info = PMPI_Info_c2f(result);
+    set_error(e, code);
 }
 BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) {
     MPI_Group result;
-    *e = MPI_File_get_group(FILE_OF(f), &result);
-    if (!*e) *group = PMPI_Group_c2f(result);
+    const int code = MPI_File_get_group(FILE_OF(f), &result);
+    if (!code) *group = PMPI_Group_c2f(result);
+    set_error(e, code);
 }
 BINDING(file_set_view, MPI_Fint* f, MPI_Offset* displacement, MPI_Fint* etype, MPI_Fint* filetype,
-        char* representation, MPI_Fint* info, MPI_Fint* e, int length) {
-    *e = MPI_File_set_view(FILE_OF(f), *displacement, TYPE_OF(etype), TYPE_OF(filetype),
-                           trimmed(representation, static_cast<std::size_t>(length)).c_str(),
-                           PMPI_Info_f2c(*info));
+        char* representation, MPI_Fint* info, MPI_Fint* e, StringLength length) {
+    set_error(e, MPI_File_set_view(FILE_OF(f), *displacement, PMPI_Type_f2c(*etype),
+                                   PMPI_Type_f2c(*filetype),
+                                   trimmed(representation, length).c_str(), PMPI_Info_f2c(*info)));
 }
 BINDING(file_set_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) {
-    *e = MPI_File_set_atomicity(FILE_OF(f), *on != 0);
+    set_error(e, MPI_File_set_atomicity(FILE_OF(f), *on != 0));
 }
 BINDING(file_get_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) {
-    *e = MPI_File_get_atomicity(FILE_OF(f), on);
+    set_error(e, MPI_File_get_atomicity(FILE_OF(f), on));
 }
 BINDING(file_seek, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
-    *e = MPI_File_seek(FILE_OF(f), *offset, *whence);
+    set_error(e, MPI_File_seek(FILE_OF(f), *offset, *whence));
 }
 BINDING(file_seek_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
-    *e = MPI_File_seek_shared(FILE_OF(f), *offset, *whence);
+    set_error(e, MPI_File_seek_shared(FILE_OF(f), *offset, *whence));
 }
 BINDING(file_get_position, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) {
-    *e = MPI_File_get_position(FILE_OF(f), offset);
+    set_error(e, MPI_File_get_position(FILE_OF(f), offset));
 }
 BINDING(file_get_position_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) {
-    *e = MPI_File_get_position_shared(FILE_OF(f), offset);
+    set_error(e, MPI_File_get_position_shared(FILE_OF(f), offset));
 }
 BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displacement,
         MPI_Fint* e) {
-    *e = MPI_File_get_byte_offset(FILE_OF(f), *offset, displacement);
+    set_error(e, MPI_File_get_byte_offset(FILE_OF(f), *offset, displacement));
 }
 
 // The communication calls of Fortran programs are not intercepted, so communication is assumed at
 // any time (comm_epoch.hpp).
-BINDING(init, MPI_Fint* e) {
-    assay::storage::assume_communication();
-    *e = MPI_Init(nullptr, nullptr);
-}
-BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) {
-    assay::storage::assume_communication();
-    *e = MPI_Init_thread(nullptr, nullptr, *required, provided);
-}
-
-#else  // MPICH
-
-// A handle is one integer, the error is optional, and the length of a string is the last argument.
-#define BINDING(name, ...) ASSAY_EXPORT void mpi_##name##_f08_(__VA_ARGS__)
-
-namespace {
-
-void set_error(MPI_Fint* error, int code) {
-    if (error) *error = code;
-}
-
-}  // namespace
-
 BINDING(init, MPI_Fint* e) {
     assay::storage::assume_communication();
     set_error(e, MPI_Init(nullptr, nullptr));
@@ -239,69 +236,3 @@ BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) {
     assay::storage::assume_communication();
     set_error(e, MPI_Init_thread(nullptr, nullptr, *required, provided));
 }
-BINDING(finalize, MPI_Fint* e) { set_error(e, MPI_Finalize()); }
-
-BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f,
-        MPI_Fint* e, std::size_t length) {
-    MPI_File result;
-    const int code = MPI_File_open(*comm, trimmed(name, length).c_str(), *mode, *info, &result);
-    if (!code) *f = PMPI_File_c2f(result);
-    set_error(e, code);
-}
-BINDING(file_close, MPI_Fint* f, MPI_Fint* e) {
-    MPI_File result = PMPI_File_f2c(*f);
-    const int code = MPI_File_close(&result);
-    if (!code) *f = PMPI_File_c2f(result);
-    set_error(e, code);
-}
-BINDING(file_delete, char* name, MPI_Fint* info, MPI_Fint* e, std::size_t length) {
-    set_error(e, MPI_File_delete(trimmed(name, length).c_str(), *info));
-}
-BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { set_error(e, MPI_File_sync(PMPI_File_f2c(*f))); }
-BINDING(file_get_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
-    set_error(e, MPI_File_get_size(PMPI_File_f2c(*f), size));
-}
-BINDING(file_set_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
-    set_error(e, MPI_File_set_size(PMPI_File_f2c(*f), *size));
-}
-BINDING(file_preallocate, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
-    set_error(e, MPI_File_preallocate(PMPI_File_f2c(*f), *size));
-}
-BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) {
-    set_error(e, MPI_File_get_amode(PMPI_File_f2c(*f), mode));
-}
-BINDING(file_get_info, MPI_Fint* f, MPI_Fint* info, MPI_Fint* e) {
-    set_error(e, MPI_File_get_info(PMPI_File_f2c(*f), info));
-}
-BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) {
-    set_error(e, MPI_File_get_group(PMPI_File_f2c(*f), group));
-}
-BINDING(file_set_view, MPI_Fint* f, MPI_Offset* displacement, MPI_Fint* etype, MPI_Fint* filetype,
-        char* representation, MPI_Fint* info, MPI_Fint* e, std::size_t length) {
-    set_error(e, MPI_File_set_view(PMPI_File_f2c(*f), *displacement, *etype, *filetype,
-                                   trimmed(representation, length).c_str(), *info));
-}
-BINDING(file_set_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) {
-    set_error(e, MPI_File_set_atomicity(PMPI_File_f2c(*f), *on != 0));
-}
-BINDING(file_get_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) {
-    set_error(e, MPI_File_get_atomicity(PMPI_File_f2c(*f), on));
-}
-BINDING(file_seek, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
-    set_error(e, MPI_File_seek(PMPI_File_f2c(*f), *offset, *whence));
-}
-BINDING(file_seek_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
-    set_error(e, MPI_File_seek_shared(PMPI_File_f2c(*f), *offset, *whence));
-}
-BINDING(file_get_position, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) {
-    set_error(e, MPI_File_get_position(PMPI_File_f2c(*f), offset));
-}
-BINDING(file_get_position_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) {
-    set_error(e, MPI_File_get_position_shared(PMPI_File_f2c(*f), offset));
-}
-BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displacement,
-        MPI_Fint* e) {
-    set_error(e, MPI_File_get_byte_offset(PMPI_File_f2c(*f), *offset, displacement));
-}
-
-#endif

@@ -24,7 +24,7 @@ constexpr std::size_t max_closed_files = 64;
 
 // The job of this process, between MPI_Init and MPI_Finalize. exit() does not destroy it, because a
 // program that ends without MPI_Finalize must not wait for other ranks.
-std::unique_ptr<Job>& job = *new std::unique_ptr<Job>;
+std::unique_ptr<Job>& current_job = *new std::unique_ptr<Job>;
 
 // An error message if the program's MPI is not the one that this library was compiled for, since
 // the handles of different MPIs differ. Empty if it is the same.
@@ -55,8 +55,8 @@ int leave_out_copy(MPI_Comm, int, void*, void*, void*, int* is_copied) {
     return MPI_SUCCESS;
 }
 int end_job(MPI_Comm, int, void*, void*) {
-    if (job) job->end();
-    job.reset();
+    if (current_job) current_job->end();
+    current_job.reset();
     return MPI_SUCCESS;
 }
 
@@ -97,7 +97,7 @@ std::string new_job_name() {
 
 }  // namespace
 
-Job* Job::current() { return job.get(); }
+Job* Job::current() { return current_job.get(); }
 
 Job::~Job() = default;
 
@@ -120,14 +120,14 @@ void Job::start() {
         std::fprintf(stderr, "assay io: %s\n", mismatch.c_str());
         std::_Exit(2);  // MPI_Abort needs a valid communicator handle
     }
-    job.reset(new Job);
-    std::string error = job->agree_on_settings();
-    if (error.empty()) error = job->create_store();
+    current_job.reset(new Job);
+    std::string error = current_job->agree_on_settings();
+    if (error.empty()) error = current_job->create_store();
     if (error.empty()) return end_with_self();
-    const bool required = job->settings_.required;
-    job->report(error + (required ? "" : "; the MPI's own I/O is used"));
-    const MPI_Comm world = job->world_;
-    job.reset();
+    const bool required = current_job->settings_.required;
+    current_job->report(error + (required ? "" : "; the MPI's own I/O is used"));
+    const MPI_Comm world = current_job->world_;
+    current_job.reset();
     if (required) PMPI_Abort(world, 2);
 }
 

@@ -141,7 +141,7 @@ void Job::finish_store() {
 void Job::report_background() const {
     std::int64_t undrained_totals[3]{};  // bytes, files, nodes
     if (local_rank_ == 0 && store_->superblock().phase.load() == Phase::detached) {
-        const PendingData pending = pending_data(*store_);
+        const StoredData pending = pending_data(*store_);
         undrained_totals[0] = static_cast<std::int64_t>(pending.bytes);
         undrained_totals[1] = pending.files;
         undrained_totals[2] = 1;

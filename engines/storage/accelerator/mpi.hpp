@@ -23,8 +23,6 @@
 #pragma weak ompi_mpi_op_min
 #pragma weak ompi_mpi_op_sum
 #pragma weak ompi_mpi_datatype_null
-#pragma weak ompi_mpi_double_int
-#pragma weak ompi_mpi_long_int
 #pragma weak ompi_mpi_short_int
 #pragma weak ompi_mpi_longdbl_int
 #pragma weak ompi_request_null

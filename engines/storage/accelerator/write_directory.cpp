@@ -29,36 +29,20 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
     const auto& file = job_.store().file(slot);
     const std::uint32_t generation = file.generation.load();
     const std::uint64_t valid_from = file.valid_from.load();
-    auto it = entries_.find(slot);
-    if (it == entries_.end()) {
-        const auto sequence_at = [this, slot](const Run& run, std::uint64_t block) {
-            return sequence_of(slot, run, block);
-        };
-        it = entries_
-                 .emplace(slot, FileEntry{generation,
-                                          valid_from,
-                                          Index(sequence_at),
-                                          Index(sequence_at),
-                                          0,
-                                          {},
-                                          {},
-                                          {}})
-                 .first;
-    }
-    auto& entry = it->second;
-    if (entry.generation != generation || entry.valid_from != valid_from) {
-        entry.all_writes.clear();
-        entry.writes_of_others.clear();
-        entry.sequence_tables.clear();
-        entry.scanned.clear();
-        entry.received.clear();
-        entry.end = 0;
-        entry.generation = generation;
-        entry.valid_from = valid_from;
-        scans_again_ = true;
-        if (is_shared(slot)) asked_again_ = sharing_nodes_;
-    }
-    return entry;
+    const auto known = entries_.find(slot);
+    if (known != entries_.end() && known->second.generation == generation &&
+        known->second.valid_from == valid_from)
+        return known->second;
+    const auto sequence_at = [this, slot](const Run& run, std::uint64_t block) {
+        return sequence_of(slot, run, block);
+    };
+    FileEntry nothing{generation, valid_from, Index(sequence_at), Index(sequence_at)};
+    if (known == entries_.end()) return entries_.emplace(slot, std::move(nothing)).first->second;
+    // Assigned, not replaced: callers hold references to its indexes.
+    known->second = std::move(nothing);
+    scans_again_ = true;
+    if (is_shared(slot)) asked_again_ = sharing_nodes_;
+    return known->second;
 }
 
 // Lets the next entry_of() find that nothing is known of the file's writes.

@@ -88,7 +88,7 @@ private:
         Index all_writes, writes_of_others;
         std::uint64_t end = 0;
         std::unordered_map<std::uint32_t, SequenceTable>
-            sequence_tables;  // of records that lie on other nodes, by their rank
+            sequence_tables{};  // of records that lie on other nodes, by their rank
         // Numbers of known records: by rank of this node, and of other nodes by world rank.
         std::vector<std::uint64_t> scanned{};
         std::map<std::uint32_t, std::uint64_t> received{};

@@ -184,7 +184,7 @@ void note_modified(const Store& store, std::uint32_t slot, int fd) {
     store.persist(&file, 3 * cache_line);
 }
 
-std::uint32_t release_slot(const Store& store, std::uint32_t slot, const FileStatus* closed) {
+void release_slot(const Store& store, std::uint32_t slot, const FileStatus* closed) {
     TableLock lock(store);
     auto& file = store.file(slot);
     if (closed) {
@@ -192,7 +192,7 @@ std::uint32_t release_slot(const Store& store, std::uint32_t slot, const FileSta
         file.ctime_ns = closed->ctime_ns;
         file.size = closed->size;
     }
-    return file.users.fetch_sub(1) - 1;
+    file.users.fetch_sub(1);
 }
 
 void drop_deleted_file(const Store& store, const FileStatus& status) {

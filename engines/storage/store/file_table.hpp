@@ -57,9 +57,8 @@ void update_path(const Store& store, std::uint32_t slot, int fd);
 // Call it after this job has modified the file: stores the file's present modification time, with
 // which recovery compares.
 void note_modified(const Store& store, std::uint32_t slot, int fd);
-// Counts one user less. `closed`: the file's state at the close, or null. Returns the number of
-// users left.
-std::uint32_t release_slot(const Store& store, std::uint32_t slot, const FileStatus* closed);
+// Counts one user less. `closed`: the file's state at the close, or null.
+void release_slot(const Store& store, std::uint32_t slot, const FileStatus* closed);
 // Drops the data of a deleted file, unless a rank of the node has it open.
 void drop_deleted_file(const Store& store, const FileStatus& status);
 

@@ -87,14 +87,6 @@ void Index::split(const Run& run) {
     for (std::uint64_t k = 0; k < run.count; ++k) insert(block_of(run, k, true));
 }
 
-void Index::clear() {
-    runs_.clear();
-    growing_.clear();
-    sorted_.clear();
-    recent_.clear();
-    truncations_.clear();
-}
-
 // One block of a run. Its sequence is looked up if it is needed and the run's records have
 // different ones.
 Index::Extent Index::block_of(const Run& run, std::uint64_t block, bool needs_sequence) const {

@@ -59,7 +59,6 @@ public:
     // added in order.
     void add(const Record& record, std::uint32_t rank, std::uint64_t position);
     void add(const Run& run);
-    void clear();
 
     // The newest write of the byte at `offset`, and the end (at most `end`) of the bytes for which
     // the same answer holds. find_certain() leaves out writes whose sequence is not known.

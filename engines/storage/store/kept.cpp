@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <vector>
 
 #include "storage/store/file_table.hpp"
 
@@ -73,26 +72,6 @@ bool is_valid_store_name(const std::string& name) {
            std::all_of(name.begin(), name.end(), [](unsigned char letter) {
                return std::isalnum(letter) || std::strchr("._-", letter);
            });
-}
-
-KeptData kept_data(const Store& store) {
-    std::vector<bool> counted(file_slots);
-    KeptData result;
-    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
-        const auto& head = store.head(rank);
-        for (auto k = head.first_record.load(); k < head.tail.load(); ++k) {
-            const Record& record = store.record(rank, k);
-            if (record.file >= file_slots ||
-                static_cast<RecordKind>(record.kind) != RecordKind::data ||
-                store.file(record.file).generation.load() != record.generation ||
-                store.file(record.file).deleted.load())
-                continue;
-            result.bytes += record.length * record.count;
-            counted[record.file] = true;
-        }
-    }
-    result.files = static_cast<std::uint32_t>(std::count(counted.begin(), counted.end(), true));
-    return result;
 }
 
 }  // namespace assay::storage

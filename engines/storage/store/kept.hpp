@@ -30,11 +30,4 @@ void invalidate_stale_files(const Store& store, bool single_node, bool all_store
 // Whether `name` can name a kept store: at most 32 letters, digits and ._- ; not "." first.
 bool is_valid_store_name(const std::string& name);
 
-// The files that a kept store serves, and their bytes in it.
-struct KeptData {
-    std::uint64_t bytes = 0;
-    std::uint32_t files = 0;
-};
-KeptData kept_data(const Store& store);
-
 }  // namespace assay::storage

@@ -99,6 +99,30 @@ std::uint64_t undrained_end(const Store& store, std::uint32_t file) {
     return end;
 }
 
+// Counts the data of files that are not deleted for which `is_counted(head, position, record)`
+// holds, and the files that have such data or for which `has_more(file)` holds.
+template <class IsCounted, class HasMore>
+StoredData count_data(const Store& store, IsCounted is_counted, HasMore has_more) {
+    std::vector<bool> counted(file_slots);
+    StoredData result;
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        for (auto k = head.first_record.load(std::memory_order_acquire); k < tail; ++k) {
+            const Record& record = store.record(rank, k);
+            if (record.file >= file_slots || !has_data_of_file(store, record) ||
+                !is_counted(head, k, record))
+                continue;
+            result.bytes += record.length * record.count;
+            counted[record.file] = true;
+        }
+    }
+    for (const auto file : store.assigned_slots())
+        if (!store.file(file).deleted.load() && has_more(file)) counted[file] = true;
+    result.files = static_cast<std::uint32_t>(std::count(counted.begin(), counted.end(), true));
+    return result;
+}
+
 }  // namespace
 
 void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t least) {
@@ -120,26 +144,19 @@ void lower_end(const Store& store, std::uint32_t file) {
     extend_end(slot, undrained_end(store, file));
 }
 
-PendingData pending_data(const Store& store) {
-    std::vector<bool> counted(file_slots);
-    PendingData pending;
-    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
-        const auto& head = store.head(rank);
-        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
-        const std::uint64_t drained = head.drained.load(std::memory_order_acquire);
-        for (auto k = head.first_record.load(std::memory_order_acquire); k < tail; ++k) {
-            const Record& record = store.record(rank, k);
-            if (record.file >= file_slots || !has_data_of_file(store, record) ||
-                (k < drained && !must_repeat(store.file(record.file), record.sequence)))
-                continue;
-            pending.bytes += record.length * record.count;
-            counted[record.file] = true;
-        }
-    }
-    for (const auto k : store.assigned_slots())
-        if (!store.file(k).deleted.load() && needs_sync(store.file(k))) counted[k] = true;
-    pending.files = static_cast<std::uint32_t>(std::count(counted.begin(), counted.end(), true));
-    return pending;
+StoredData stored_data(const Store& store) {
+    const auto all = [](const RankHead&, std::uint64_t, const Record&) { return true; };
+    return count_data(store, all, [](std::uint32_t) { return false; });
+}
+
+StoredData pending_data(const Store& store) {
+    const auto is_pending = [&](const RankHead& head, std::uint64_t position,
+                                const Record& record) {
+        return position >= head.drained.load(std::memory_order_acquire) ||
+               must_repeat(store.file(record.file), record.sequence);
+    };
+    const auto is_unsynced = [&](std::uint32_t file) { return needs_sync(store.file(file)); };
+    return count_data(store, is_pending, is_unsynced);
 }
 
 Progress progress(const Store& store) {

@@ -28,12 +28,16 @@ std::uint64_t horizon(const Store& store);
 std::uint64_t drained_before(const Store& store);
 // The file system has the data of every record of the file that is older than this.
 std::uint64_t written_before(const Store& store, std::uint32_t file);
-// The data of a store in use that were not written to the file system yet.
-struct PendingData {
+
+struct StoredData {
     std::uint64_t bytes = 0;
-    std::uint32_t files = 0;  // with such data, or with data that are not on the medium
+    std::uint32_t files = 0;
 };
-PendingData pending_data(const Store& store);
+// All data in a store, of files that are not deleted.
+StoredData stored_data(const Store& store);
+// The bytes that were not written to the file system yet, and the files that have such bytes, or
+// bytes that are not on the medium.
+StoredData pending_data(const Store& store);
 Progress progress(const Store& store);
 
 // FileSlot::end: raises it to that of a write that is published; lowers it to the end of the data

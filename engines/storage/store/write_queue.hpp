@@ -24,7 +24,6 @@ public:
     // have ended. After an error the rest of that file is left out; other files are written.
     void run(unsigned threads);
 
-    std::size_t files() const { return files_.size(); }
     // After run(): 0, or the errno of a failed write of the k-th added file.
     int error(std::size_t k) const { return errors_[k].load(); }
 
