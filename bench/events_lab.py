@@ -19,8 +19,8 @@ between two of the hosts in both directions at once, MPI_Alltoall's share, and t
 The lab is lossless, as InfiniBand is and Ethernet with flow control: with --lossy, short queues drop packets where
 several hosts send to one, and TCP waits for what was lost.
 
-The bench has eight hosts, frames of 1500 bytes and one turn, about two minutes, so that the area ends in its ten.
---long has two and eight hosts, both sizes of frames and three turns: half an hour.
+The bench has eight hosts, frames of 1500 bytes and one turn of 20 s, about four minutes, so that the area ends in its
+ten. --long has two and eight hosts, both sizes of frames and three turns of 60 s: two hours.
 
     .venv/bin/python bench/events_lab.py --hosts 8 --mtu 1500 --transports tcp,udp --turns 3
 """
@@ -60,7 +60,7 @@ RATE = "60mbit"  # eight hosts of it leave most of two processors free
 HOSTS, LONG_HOSTS = (8,), (2, 8)
 MTUS, LONG_MTUS = (1500,), (1500, 9000)
 TURNS, LONG_TURNS = 1, 3
-SECONDS = 8
+SECONDS, LONG_SECONDS = 20, 60  # after about eight, hosts have drifted apart
 WARM_UP_S = 2
 SIZE = "512KiB"  # of a message, as in DAQPIPE
 TRANSPORTS = ("tcp", "mpi", "udp", "ofi:tcp")
@@ -231,7 +231,7 @@ def main() -> int:
     parser.add_argument("--mtu", type=numbers, default=None, metavar="N,N")
     parser.add_argument("--transports", default=",".join(TRANSPORTS), metavar="NAME,NAME")
     parser.add_argument("--turns", type=int)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of each run (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, help=f"of each run (default: {SECONDS})")
     parser.add_argument("--size", default=SIZE, help="of a message (default: %(default)s)")
     parser.add_argument("--lossy", action="store_true", help="a lab whose short queues drop packets")
     parser.add_argument("--long", action="store_true", help="all hosts, frames and turns (see above)")
@@ -245,6 +245,7 @@ def main() -> int:
             waived(f"events.lab.{transport}_", reason)
         else:
             transports.append(transport)
+    args.seconds = args.seconds or (LONG_SECONDS if args.long else SECONDS)
     turns = args.turns or (LONG_TURNS if args.long else TURNS)
     for mtu in args.mtu or (LONG_MTUS if args.long else MTUS):
         for hosts in args.hosts or (LONG_HOSTS if args.long else HOSTS):

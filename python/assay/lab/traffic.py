@@ -56,6 +56,9 @@ QUEUE_BURSTS = 4
 # or pauses of Ethernet. A connection may have little under way, so queues stay short: bytes, on slow and fast links.
 LOSSLESS_QUEUE = 64 << 20  # bytes
 WINDOW, FAST_WINDOW = 32 * 1024, 256 * 1024
+# There only its window holds a connection back, as credits do. Reno slows down for a lost packet alone, BBR and CUBIC
+# also for the delay of a queue.
+LOSSLESS_CONTROL = "reno"
 LOSS_PARTS = 1_000_000_000  # resolution of the planted loss
 MAX_SEGMENTS = 65535  # the kernel's default of gso_max_segs
 MAX_SEGMENT = 64 * 1024  # bytes, of a host whose links are fast
@@ -195,11 +198,12 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch_pid: int, mtu:
     )
     segment_option = f" gso_max_size {SLOW_SEGMENT}" if slow else ""
     window = WINDOW if slow else FAST_WINDOW
-    windows = {f"tcp_{way}mem": f"4096 {window} {window}" for way in "rw"} if rates.lossless else {}
+    lossless = {f"tcp_{way}mem": f"4096 {window} {window}" for way in "rw"}
+    lossless["tcp_congestion_control"] = LOSSLESS_CONTROL
     for host in (*hosts, head):
         _batch(host.pid, "ip", list(_address_commands(host, segment_option)))
         answers = {f"conf/all/{name}": value for name, value in ONE_ANSWERS.items()}
-        settings = windows | (answers if len(host.faults) > 1 else {})
+        settings = (lossless if rates.lossless else {}) | (answers if len(host.faults) > 1 else {})
         if settings:
             lines = [f"echo '{value}' > /proc/sys/net/ipv4/{name}" for name, value in settings.items()]
             _run_in_namespace(host.pid, ["sh", "-e"], lines, "setting up the network of hosts")

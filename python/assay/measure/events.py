@@ -7,6 +7,7 @@ first: the event builder's rate is shown as a share of them.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +31,11 @@ SENDS_TO_EACH = 2  # of a source, to each builder unit: the second one follows t
 MAX_SENDS = 16  # of a source in flight, as of DAQPIPE's best point: 2 gathers of 8
 MAX_MEMORY = 0.8  # of the free memory, as in the event manager
 REFERENCE_S = 10.0  # time limit of each measurement for comparison
+# Open MPI over TCP asks a message's receiver before it sends more than this, and the answer waits behind the data of
+# the other direction. A builder unit has room for what it has given credits for: nothing need be asked.
+EAGER_LIMIT = "OMPI_MCA_btl_tcp_eager_limit"
+MAX_EAGER = 4 << 20  # Open MPI keeps buffers of the limit's size
+HEADERS = 64 << 10  # more than any message has
 SILENCE_MARGIN_S = 30.0  # beyond the engine's own limit for a message
 SIMULATED_SILENCE_S = 600.0  # minutes of computing may pass between two lines
 
@@ -48,7 +54,10 @@ class EventRequest:
 
     @property
     def segments(self) -> list[Segment]:
-        return [Segment(self.hosts)]
+        size = self.params.get("fragment", DEFAULT_MESSAGE)
+        if self.launcher.flavour != "openmpi" or EAGER_LIMIT in os.environ or not isinstance(size, int):
+            return [Segment(self.hosts)]
+        return [Segment(self.hosts, {EAGER_LIMIT: str(min(size, MAX_EAGER) + HEADERS)})]
 
     @property
     def is_simulated(self) -> bool:

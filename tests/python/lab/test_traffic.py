@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -67,6 +68,13 @@ def test_no_queue_of_a_lossless_lab_drops_packets(make_lab) -> None:
             shown = subprocess.run(command, capture_output=True, check=True, timeout=LIMIT_S)
         (queue,) = json.loads(shown.stdout)
         assert queue["packets"] > 0 and queue["drops"] == 0, (node, device, queue)
+
+
+def test_only_lost_packets_slow_hosts_of_a_lossless_lab(make_lab) -> None:
+    lab = make_lab(2, 1, host_rate="100mbit", lossless=True)
+    for host in lab.hosts:
+        with network_of(lab, host):
+            assert Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text() == "reno\n"
 
 
 def test_a_fault_lowers_the_limit_of_its_side_until_it_is_cleared(fabric):
