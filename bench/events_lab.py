@@ -231,7 +231,9 @@ def main() -> int:
     parser.add_argument("--mtu", type=numbers, default=None, metavar="N,N")
     parser.add_argument("--transports", default=",".join(TRANSPORTS), metavar="NAME,NAME")
     parser.add_argument("--turns", type=int)
-    parser.add_argument("--seconds", type=float, help=f"of each run (default: {SECONDS})")
+    parser.add_argument(
+        "--seconds", type=float, help=f"of each run (default: {SECONDS}, with --long {LONG_SECONDS})"
+    )
     parser.add_argument("--size", default=SIZE, help="of a message (default: %(default)s)")
     parser.add_argument("--lossy", action="store_true", help="a lab whose short queues drop packets")
     parser.add_argument("--long", action="store_true", help="all hosts, frames and turns (see above)")

@@ -52,12 +52,14 @@ class EventRequest:
     mpi: Launcher | None = None
     timeout: float = 30.0
 
-    @property
-    def segments(self) -> list[Segment]:
+    def segments(self, launcher: Launcher) -> list[Segment]:
+        """The ranks as a launcher starts them, with what its MPI needs for messages of this size."""
         size = self.params.get("fragment", DEFAULT_MESSAGE)
-        if self.launcher.flavour != "openmpi" or EAGER_LIMIT in os.environ or not isinstance(size, int):
+        if launcher.flavour != "openmpi" or EAGER_LIMIT in os.environ:
             return [Segment(self.hosts)]
-        return [Segment(self.hosts, {EAGER_LIMIT: str(min(size, MAX_EAGER) + HEADERS)})]
+        if not isinstance(size, int) or size > MAX_EAGER:
+            return [Segment(self.hosts)]
+        return [Segment(self.hosts, {EAGER_LIMIT: str(size + HEADERS)})]
 
     @property
     def is_simulated(self) -> bool:
@@ -88,7 +90,7 @@ def measure_events(session: Session, request: EventRequest) -> None:
         BUILD,
         request.launcher,
         request.site,
-        request.segments,
+        request.segments(request.launcher),
         {**request.common(), **request.params},
         request.silence_s,
         late_s=request.timeout,
@@ -111,7 +113,7 @@ def measure_reference(session: Session, request: EventRequest) -> None:
             name,
             request.mpi,
             request.site,
-            request.segments,
+            request.segments(request.mpi),
             {**request.common(), **params},
             request.silence_s,
             late_s=request.timeout,

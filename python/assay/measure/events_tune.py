@@ -17,7 +17,7 @@ from assay.events.space import Point, Space
 from assay.events.tuner import Tuner, Tuning
 from assay.launch.engines import MeasurementDescription, Metric
 from assay.launch.launchers import Launcher
-from assay.launch.placement import Segment, Site
+from assay.launch.placement import Site
 from assay.launch.threads import Threads
 from assay.measure.events import EventRequest, per_rank
 from assay.measure.session import Session
@@ -139,7 +139,7 @@ def _measure_point(
             BUILD,
             launcher,
             request.site,
-            [Segment(hosts)],
+            job.segments(launcher),
             {**job.common(), **chosen, "duration": request.duration},
             listener,
             lambda: Progress(done, "searching"),
