@@ -3,7 +3,7 @@
 // store/layout.hpp.
 #include "storage/accelerator/conflict_resolver.hpp"
 
-#include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -36,10 +36,8 @@ constexpr std::uint64_t shortest_further_wait_ns = 1'500'000'000;
 template <class Condition>
 void wait_until(Condition condition) {
     for (long poll_ns = shortest_poll_ns; !condition();
-         poll_ns = std::min(poll_ns + poll_ns / 16, longest_poll_ns)) {
-        const timespec pause{0, poll_ns};
-        nanosleep(&pause, nullptr);
-    }
+         poll_ns = std::min(poll_ns + poll_ns / 16, longest_poll_ns))
+        usleep(static_cast<unsigned>(poll_ns / 1000));
 }
 
 }  // namespace

@@ -100,9 +100,9 @@ bool AcceleratedFile::fits(std::int64_t logical, std::int64_t bytes) {
 // Adds `amount` to the shared file pointer, or sets it. `before`: its old value. In etypes.
 int AcceleratedFile::update_shared_file_pointer(std::int64_t amount, bool set,
                                                 std::uint64_t& before) {
-    if (job_->node_of(shared_pointer_home_) != job_->node())
-        return job_->remote()->update_shared_file_pointer(shared_pointer_home_,
-                                                          shared_pointer_slot_, amount, set, before)
+    if (job_->node_of(world_ranks_[0]) != job_->node())
+        return job_->remote()->update_shared_file_pointer(world_ranks_[0], shared_pointer_slot_,
+                                                          amount, set, before)
                    ? MPI_SUCCESS
                    : MPI_ERR_IO;
     auto& shared = job_->store().superblock().shared_pointers[shared_pointer_slot_];

@@ -190,7 +190,6 @@ private:
     std::shared_ptr<const FlatType> view_;
     std::atomic<std::int64_t> position_{0};  // individual pointer, in etypes
     std::uint32_t shared_pointer_slot_ = 0;
-    int shared_pointer_home_ = 0;  // world rank whose node holds the shared pointer
 };
 
 }  // namespace assay::storage

@@ -266,7 +266,6 @@ bool AcceleratedFile::acquire_resources(int mode, bool in_world) {
     PMPI_Allreduce(MPI_IN_PLACE, agreed, 4, MPI_INT64_T, MPI_MAX, comm_);
     if (!agreed[0] && agreed[1] == -agreed[2]) {
         shared_pointer_slot_ = static_cast<std::uint32_t>(agreed[3]);
-        shared_pointer_home_ = world_ranks_[0];
         if (!(mode_ & MPI_MODE_RDONLY)) job_->handles().hold(slot_, descriptor_);
         seen_failed_syncs_ = store.file(slot_).failed_syncs.load();
         view_ = flatten(MPI_BYTE);

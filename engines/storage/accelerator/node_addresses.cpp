@@ -3,7 +3,6 @@
 #include "storage/accelerator/node_addresses.hpp"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -14,23 +13,19 @@
 #include <algorithm>
 #include <map>
 
+#include "storage/store/superblock.hpp"
+
 namespace assay::storage {
 namespace {
 
 // A hash of the kernel's boot_id and the network namespace: equal for processes that share a
 // network stack.
 std::uint64_t identify_machine() {
-    char text[128] = {};
-    ssize_t length = 0;
-    if (const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC); fd >= 0) {
-        length = read(fd, text, 64);
-        close(fd);
-    }
+    const std::string boot = boot_id();
     struct stat status{};
-    if (stat("/proc/self/ns/net", &status) != 0 || length <= 0)
+    if (stat("/proc/self/ns/net", &status) != 0 || boot.empty())
         return static_cast<std::uint64_t>(getpid()) << 32 | 1;  // a value that no other node has
-    const std::uint64_t parts[2] = {XXH3_64bits(text, static_cast<std::size_t>(length)),
-                                    status.st_ino};
+    const std::uint64_t parts[2] = {XXH3_64bits(boot.data(), boot.size()), status.st_ino};
     return XXH3_64bits(parts, sizeof parts);
 }
 

@@ -8,7 +8,6 @@
 #include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,8 +29,7 @@ bool wait_until(const Store& store, Condition condition) {
     for (std::uint64_t poll_ns = shortest_poll_ns; !condition();
          poll_ns = std::min(2 * poll_ns, longest_poll_ns)) {
         if (store.now() > deadline) return false;
-        const timespec pause{0, static_cast<long>(poll_ns)};
-        nanosleep(&pause, nullptr);
+        usleep(static_cast<unsigned>(poll_ns / 1000));
     }
     return true;
 }

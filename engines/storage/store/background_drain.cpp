@@ -19,15 +19,10 @@
 namespace assay::storage {
 namespace {
 
-constexpr long background_poll_ms = 50;
+constexpr unsigned background_poll_us = 50'000;
 constexpr std::uint64_t check_period_ns = 50'000'000;  // between two checks for complete files
 constexpr std::uint64_t background_retry_ns = 1'000'000'000;
 constexpr std::size_t batch_bytes = 32u << 20;  // a batch of the drain
-
-void pause_ms(long ms) {
-    const timespec pause{0, ms * 1'000'000};
-    nanosleep(&pause, nullptr);
-}
 
 std::int64_t coarse_realtime_ns() {
     timespec now{};
@@ -75,7 +70,7 @@ bool BackgroundDrain::run() {
             complete_files();
             next_check = store_.now() + check_period_ns;
         }
-        const timespec wait{0, background_poll_ms * 1'000'000};
+        const timespec wait{0, background_poll_us * 1000L};
         syscall(SYS_futex, &superblock.background_requests, FUTEX_WAIT, seen_requests, &wait,
                 nullptr, 0);
     }
@@ -202,7 +197,7 @@ bool BackgroundDrain::finish() {
     store_.set_phase(Phase::detached);
     open_remaining_files();
     std::uint64_t deadline = store_.now() + settings_.retry_s * std::uint64_t{1'000'000'000};
-    for (std::uint64_t next_retry = 0;; pause_ms(background_poll_ms)) {
+    for (std::uint64_t next_retry = 0;; usleep(background_poll_us)) {
         while (drain_.step(batch_bytes) == Drain::Step::moved) complete_files();
         if (store_.now() >= next_retry) {
             drain_.retry_all();

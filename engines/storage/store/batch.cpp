@@ -17,22 +17,31 @@ namespace {
 
 constexpr std::size_t max_pieces = 1u << 20;  // also the limit of the records of a batch
 
-// The truncations among the records of all ranks: of those from the drained ones on, or (`all`) of
-// those in the rings. A rank may evict records meanwhile, truncations only after older data.
+// Calls visit(rank, record) for the records of a kind in the rings of all ranks: from the drained
+// ones on, or (`all`) from the first. A rank may evict records meanwhile, so a record counts only
+// if it is still there after it was read: truncations and superseded records leave a ring after the
+// older data that they concern.
+template <class Visit>
+void for_each_record(const Store& store, RecordKind kind, bool all, const Visit& visit) {
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        for (auto k = all ? head.first_record.load() : head.drained.load(); k < tail; ++k) {
+            const Record record = store.record(rank, k);
+            std::atomic_thread_fence(std::memory_order_acquire);
+            if (static_cast<RecordKind>(record.kind) == kind &&
+                head.first_record.load(std::memory_order_acquire) <= k)
+                visit(rank, record);
+        }
+    }
+}
+
 class Truncations {
 public:
     Truncations(const Store& store, bool all) {
-        for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
-            const auto& head = store.head(rank);
-            const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
-            for (auto k = all ? head.first_record.load() : head.drained.load(); k < tail; ++k) {
-                const Record record = store.record(rank, k);
-                std::atomic_thread_fence(std::memory_order_acquire);
-                if (static_cast<RecordKind>(record.kind) == RecordKind::truncate &&
-                    head.first_record.load(std::memory_order_acquire) <= k)
-                    truncations_.push_back(record);
-            }
-        }
+        for_each_record(store, RecordKind::truncate, all, [&](std::uint32_t, const Record& record) {
+            truncations_.push_back(record);
+        });
     }
     // The file offset from which on newer truncations cut the record off.
     std::uint64_t limit_of(const Record& record) const {
@@ -70,29 +79,18 @@ bool has_superseded(const Store& store, const std::vector<Piece>& pieces) {
     });
 }
 
-// Appends the bytes of the superseded records from the drained ones on, or (`all`) of all records
-// in the rings, as pieces without data. A rank may evict records meanwhile: a superseded record is
-// behind the data that it covers, so it is still needed only if it is there after it was read.
+// Appends the bytes of the superseded records as pieces without data.
 void append_superseded(std::vector<Piece>& pieces, const Store& store, bool all) {
     if (!has_superseded(store, pieces)) return;
-    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
-        const auto& head = store.head(rank);
-        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
-        for (std::uint64_t k = all ? head.first_record.load() : head.drained.load(); k < tail;
-             ++k) {
-            const Record record = store.record(rank, k);
-            std::atomic_thread_fence(std::memory_order_acquire);
-            if (static_cast<RecordKind>(record.kind) != RecordKind::superseded ||
-                head.first_record.load(std::memory_order_acquire) > k ||
-                store.file(record.file).generation.load() != record.generation)
-                continue;
+    for_each_record(
+        store, RecordKind::superseded, all, [&](std::uint32_t rank, const Record& record) {
+            if (store.file(record.file).generation.load() != record.generation) return;
             for (std::uint64_t block = 0; block < record.count; ++block) {
                 const std::uint64_t begin = record.begin + block * record.stride;
                 pieces.push_back(
                     {record.file, rank, begin, begin + record.length, nullptr, record.sequence});
             }
-        }
-    }
+        });
 }
 
 // Sorts the pieces by file offset; where pieces overlap, the newest stays. Of two with the same
@@ -139,7 +137,7 @@ void keep_newest(std::vector<Piece>& pieces) {
 }
 
 // Leaves the newest data of each byte, and none of superseded bytes. `all`: see
-// append_superseded().
+// for_each_record().
 void select_newest_data(std::vector<Piece>& pieces, const Store& store, bool all) {
     append_superseded(pieces, store, all);
     keep_newest(pieces);

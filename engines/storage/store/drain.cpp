@@ -31,11 +31,6 @@ constexpr long retry_ns = 500'000'000;      // least time between two retries of
 // system calls.
 constexpr unsigned owner_check_period = 500;
 
-void pause_us(long us) {
-    const timespec pause{0, us * 1000};
-    nanosleep(&pause, nullptr);
-}
-
 // The drain's lock, until the end of the scope. It is taken over from a process that has ended.
 class DrainLock {
 public:
@@ -62,7 +57,7 @@ class SyncRight {
 public:
     SyncRight(const Store& store, std::atomic<std::uint32_t>& owner) : owner_(owner) {
         const auto self = static_cast<std::uint32_t>(getpid());
-        for (unsigned attempt = 1;; ++attempt, pause_us(20)) {
+        for (unsigned attempt = 1;; ++attempt, usleep(20)) {
             std::uint32_t other = 0;
             if (owner_.compare_exchange_strong(other, self, std::memory_order_acquire)) return;
             if (attempt % owner_check_period || other == self || !store.has_ended(other)) continue;
@@ -169,14 +164,14 @@ Drain::Step Drain::step(std::size_t max_bytes, bool check_owner) {
 void Drain::finish(std::uint32_t rank, std::uint64_t end_record) {
     auto& drained = store_.head(rank).drained;
     for (unsigned attempt = 1; drained.load(std::memory_order_acquire) < end_record; ++attempt)
-        if (step(large_batch, attempt % owner_check_period == 0) != Step::moved) pause_us(20);
+        if (step(large_batch, attempt % owner_check_period == 0) != Step::moved) usleep(20);
 }
 
 // ---- failures
 
 template <class Action>
 void Drain::with_lock(Action action) const {
-    for (unsigned attempt = 1;; ++attempt, pause_us(20))
+    for (unsigned attempt = 1;; ++attempt, usleep(20))
         if (const DrainLock lock(store_, attempt % owner_check_period == 0); lock) return action();
 }
 
@@ -245,7 +240,7 @@ Drain::SyncResult Drain::sync(std::uint32_t file, int fd, const std::function<in
     // What another process has failed to write meanwhile, or has written again, this fsync does not
     // cover. A write that has begun and records that are not drained hold `before` back.
     for (bool is_covered = false; !result.error() && !is_covered;) {
-        if (before && step(small_batch) != Step::moved) pause_us(20);
+        if (before && step(small_batch) != Step::moved) usleep(20);
         bool has_written_all = false;
         std::uint32_t repeats = 0;
         with_lock([&] {

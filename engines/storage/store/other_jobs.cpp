@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -126,8 +125,7 @@ std::string wait_until_written(const Store& store, std::uint32_t number, unsigne
         if (waited_ms / 1000 >= static_cast<long>(limit_s))
             return "they were not written within " + std::to_string(limit_s) + " s";
         store.request_drain();
-        const timespec pause{0, poll_ms * 1'000'000};
-        nanosleep(&pause, nullptr);
+        usleep(poll_ms * 1000);
     }
 }
 
