@@ -383,7 +383,7 @@ private:
 }  // namespace
 
 TEST_CASE("no power failure loses an acknowledged write or leaves a wrong byte" *
-          doctest::test_suite("slow")) {
+          doctest::test_suite("slow-power-loss")) {
     const char* seed_text = std::getenv("ASSAY_TEST_SEED");
     const std::uint64_t first = seed_text ? std::strtoull(seed_text, nullptr, 10) : 1;
     std::size_t power_failures = 0;

@@ -40,7 +40,8 @@ std::string analysis(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("with any byte changed or cut off, the analysis ends normally or in one Error") {
+TEST_CASE("with any byte changed or cut off, the analysis ends normally or in one Error" *
+          doctest::test_suite("slow")) {
     const std::string path = trace_path();
     write_trace(path, planted_chunks());
     std::ifstream in(path, std::ios::binary);
@@ -71,7 +72,8 @@ TEST_CASE("with any byte changed or cut off, the analysis ends normally or in on
     std::filesystem::remove(path);
 }
 
-TEST_CASE("with damage under valid checksums the decoders end normally or in one Error") {
+TEST_CASE("with damage under valid checksums the decoders end normally or in one Error" *
+          doctest::test_suite("slow")) {
     const std::string path = trace_path();
     const std::vector<PlantedChunk> chunks = planted_chunks();
     write_trace(path, chunks);

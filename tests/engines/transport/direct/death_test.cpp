@@ -171,7 +171,8 @@ TEST_CASE("a stopped process counts as lost after the heartbeat limit" *
     }
 }
 
-TEST_CASE("a rank that is stopped while others connect is waited for") {
+TEST_CASE("a rank that is stopped while others connect is waited for" *
+          doctest::test_suite("slow")) {
     for (const std::string& name : transports_that_survive_deaths()) {
         CAPTURE(name);
         Job job(name, 3);
