@@ -53,8 +53,10 @@ from assay.lab import Lab, Rates, take_down  # noqa: E402
 from assay.lab.traffic import parse_rate  # noqa: E402
 from assay.launch.engines import check_transport_here, probe  # noqa: E402
 from assay.launch.launchers import default_launcher, launcher_on  # noqa: E402
-from assay.launch.placement import Segment, lab_site  # noqa: E402
+from assay.launch.placement import lab_site  # noqa: E402
+from assay.measure.events import EventRequest  # noqa: E402
 from assay.records.run import Run  # noqa: E402
+from assay.records.units import parse_size  # noqa: E402
 
 RATE = "60mbit"  # eight hosts of it leave most of two processors free
 HOSTS, LONG_HOSTS = (8,), (2, 8)
@@ -136,8 +138,9 @@ def run_alltoall(place: Place, seconds: float, size: str) -> float:
         return math.nan
     engine += ["--budget", str(seconds), "--yield-us", "0"]
     hosts = [f"h{number}" for number in range(place.hosts)]
+    request = EventRequest(launcher, site, hosts, {"fragment": parse_size(size)})
     done = subprocess.run(
-        launcher.command(site, [Segment(hosts)], engine),
+        launcher.command(site, request.segments(launcher), engine),
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

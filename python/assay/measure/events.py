@@ -18,7 +18,7 @@ from assay.launch.placement import HERE, Segment, Site
 from assay.launch.simulator import simulates
 from assay.measure.session import Session
 from assay.records.memory import available_memory
-from assay.records.schema import Scalar
+from assay.records.schema import Context, Scalar
 from assay.records.units import format_size
 
 PAIRS = "network.all_to_all"
@@ -36,6 +36,7 @@ REFERENCE_S = 10.0  # time limit of each measurement for comparison
 EAGER_LIMIT = "OMPI_MCA_btl_tcp_eager_limit"
 MAX_EAGER = 4 << 20  # Open MPI keeps buffers of the limit's size
 HEADERS = 64 << 10  # more than any message has
+EAGER_BUFFERS = 40  # that a rank of Open MPI may allocate at once: 8 at the start, then 32
 SILENCE_MARGIN_S = 30.0  # beyond the engine's own limit for a message
 SIMULATED_SILENCE_S = 600.0  # minutes of computing may pass between two lines
 
@@ -52,14 +53,17 @@ class EventRequest:
     mpi: Launcher | None = None
     timeout: float = 30.0
 
-    def segments(self, launcher: Launcher) -> list[Segment]:
-        """The ranks as a launcher starts them, with what its MPI needs for messages of this size."""
+    def eager_limit(self, launcher: Launcher) -> int | None:
+        """Open MPI's limit (B) for these messages; None where it keeps its own, or the user's."""
         size = self.params.get("fragment", DEFAULT_MESSAGE)
         if launcher.flavour != "openmpi" or EAGER_LIMIT in os.environ:
-            return [Segment(self.hosts)]
-        if not isinstance(size, int) or size > MAX_EAGER:
-            return [Segment(self.hosts)]
-        return [Segment(self.hosts, {EAGER_LIMIT: str(size + HEADERS)})]
+            return None
+        return size + HEADERS if isinstance(size, int) and size <= MAX_EAGER else None
+
+    def segments(self, launcher: Launcher) -> list[Segment]:
+        """The ranks as a launcher starts them, with what its MPI needs for messages of this size."""
+        limit = self.eager_limit(launcher)
+        return [Segment(self.hosts, {} if limit is None else {EAGER_LIMIT: str(limit)})]
 
     @property
     def is_simulated(self) -> bool:
@@ -85,6 +89,8 @@ def per_rank(hosts: Sequence[str], processes: int) -> list[str]:
 
 def measure_events(session: Session, request: EventRequest) -> None:
     """Measures the reference rates, then the event builder."""
+    if (limit := request.eager_limit(request.launcher)) is not None:
+        session.run.append(Context(facts={"openmpi.btl_tcp_eager_limit": limit}))
     measure_reference(session, request)
     session.measure(
         BUILD,
@@ -164,7 +170,8 @@ def check_memory(request: EventRequest) -> None:
     if request.params.get("units") == "split":
         sources //= 2
     # A builder unit gathers a message of every source for each credit; a source keeps as many.
-    needed, free = 2 * sources * sources * credits * size, available_memory()
+    eager = EAGER_BUFFERS * ranks * (request.eager_limit(request.launcher) or 0)
+    needed, free = 2 * sources * sources * credits * size + eager, available_memory()
     if needed > MAX_MEMORY * free:
         raise UserError(
             f"--size {format_size(size)}: the buffers of {ranks} ranks need {needed / 2**30:.1f} GiB, "
