@@ -6,7 +6,7 @@ ratios over seven rounds. With the level "memory" close returns when the data ar
 when the file system has all of them. Each rank reads what the other rank has written. Writes at the level "memory"
 are also compared with memcpy, in the same rounds.
 
-Standard error shows the rates of every round.
+Standard error shows the rates of every round, and of IOR what open, transfers and close took.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 from figures import exit_code_of, figure, waived  # noqa: E402 - the path comes first
-from iocases import CASES, FILE, MEMORY, Case, Operation, copy_rate, disk_folder, rates  # noqa: E402
+from iocases import CASES, FILE, MEMORY, Case, Operation, Rate, copy_rate, disk_folder, rates  # noqa: E402
 
 from assay.errors import UserError  # noqa: E402 - the path comes first
 from assay.launch.accelerator import environment  # noqa: E402
@@ -61,9 +61,14 @@ class Budget:
         return time.monotonic() + share
 
 
-def show(case: Case, launcher: Launcher, variant: str, measured: Mapping[Operation, float]) -> None:
-    text = ", ".join(f"{op.title} {rate / 2**20:.0f} MiB/s" for op, rate in measured.items())
-    print(f"bench: {launcher.name}, {case.title}, {variant}: {text}", file=sys.stderr)
+def show(case: Case, launcher: Launcher, variant: str, measured: Mapping[Operation, Rate]) -> None:
+    texts = []
+    for op, rate in measured.items():
+        times = [f"{phase.removesuffix('_time')} {s * 1e3:.1f} ms" for phase, s in rate.phases.items()]
+        texts.append(
+            f"{op.title} {rate.value / 2**20:.0f} MiB/s" + (f" ({', '.join(times)})" if times else "")
+        )
+    print(f"bench: {launcher.name}, {case.title}, {variant}: {', '.join(texts)}", file=sys.stderr)
 
 
 def measure_case(launcher: Launcher, case: Case, folder: Path, budget: Budget) -> None:
@@ -80,9 +85,9 @@ def measure_case(launcher: Launcher, case: Case, folder: Path, budget: Budget) -
                 wait_for_drain(job)
                 show(case, launcher, f"level {level}", measured)
                 for op, rate in measured.items():
-                    ratios[level, op].append(rate / stock[op])
+                    ratios[level, op].append(rate.value / stock[op].value)
                     if level == MEMORY and op.transfer and op.op == "write":
-                        copy_ratios[op].append(rate / copy_rate(op.transfer))
+                        copy_ratios[op].append(rate.value / copy_rate(op.transfer))
         rounds += 1
     if rounds < ROUNDS:
         print(f"bench: {case.title}: out of time after {rounds} of {ROUNDS} rounds", file=sys.stderr)

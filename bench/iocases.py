@@ -6,8 +6,9 @@ import json
 import os
 import socket
 import subprocess
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay.launch.accelerator import environment
@@ -18,6 +19,7 @@ from assay.records.units import format_size
 
 RANKS = 2
 LIMIT_S = 60
+PHASES = ("open_time", "transfer_time", "close_time")  # metrics of IOR, s
 OPEN_TO_CLOSE = ("bandwidth", "observed_rate")  # metrics: of IOR and of the solver; of HDF5
 MEMORY, FILE = "memory", "file"
 
@@ -79,22 +81,34 @@ def records(command: list[str], env: Mapping[str, str]) -> Iterator[dict]:
             yield record
 
 
+@dataclass
+class Rate:
+    """``value``: B/s from open to close. ``phases``: of IOR, the time in s of each of PHASES."""
+
+    value: float = 0.0
+    phases: dict[str, float] = field(default_factory=dict)
+
+
 def rates(
     launcher: Launcher, case: Case, folder: str, settings: Mapping[str, str] | None
-) -> dict[str, float]:
-    """B/s by operation, from open to close. ``settings``: the accelerator's environment; None: stock."""
+) -> dict[Operation, Rate]:
+    """``settings``: the accelerator's environment; None: stock."""
     env = {} if settings is None else {**environment(launcher.flavour, required=True), **settings}
     argv = [str(storage_bench(launcher.flavour)), "run", *case.command, "--file", f"{folder}/file"]
     argv += [] if settings is None else ["--accelerated"]
     command = launcher.command(HERE, [Segment([socket.gethostname()] * RANKS, env)], argv)
-    by_operation = {}
+    by_operation: dict[Operation, Rate] = defaultdict(Rate)
     for record in records(command, launcher.environment(HERE)):
         if record["metric"] == "wrong" and record["summary"]["median"]:
             raise SystemExit(f"bench: wrong data, {case.title}, {launcher.name}")
-        if record["metric"] in OPEN_TO_CLOSE:
+        if record["metric"] in OPEN_TO_CLOSE + PHASES:
             params = record["params"]
-            operation = Operation(params["op"], params.get("transfer", 0) if case.is_ior else 0)
-            by_operation[operation] = record["summary"]["median"]
+            rate = by_operation[Operation(params["op"], params.get("transfer", 0) if case.is_ior else 0)]
+            median = record["summary"]["median"]
+            if record["metric"] in PHASES:
+                rate.phases[record["metric"]] = median
+            else:
+                rate.value = median
     return by_operation
 
 
