@@ -23,9 +23,10 @@ TOPOLOGY, TABLES, ORDER = "topology.txt", "fts.txt", "order.txt"
 def write(fabric: Fabric, tables: ForwardingTables | None, order: Ints | None, folder: Path) -> list[Path]:
     """Writes the fabric in the format of ibnetdiscover, its tables in that of dump_fts, and an order of ranks.
 
-    Raises UserError if a file exists already, or LIDs are unknown.
+    Raises UserError if a file exists already, or tables or an order are given and LIDs are unknown.
     """
-    if not fabric.switch_lids.all() or not fabric.host_lids.all():
+    has_lids = fabric.switch_lids.all() and fabric.host_lids.all()
+    if not has_lids and (tables is not None or order is not None):
         raise UserError(
             f"{fabric.source}: not every switch and host has a LID", "take a dump of a routed fabric"
         )

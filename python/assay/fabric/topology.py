@@ -248,10 +248,15 @@ class Fabric:
         return ports
 
     def count_text(self, ports: Iterable[int]) -> str:
-        """ "2 hosts", or "2 hosts with 16 ports" where hosts have several of these end ports."""
-        members = [int(port) for port in ports]
-        hosts = {self.hosts_of_ports[port] or self.host_names[port] for port in members}
-        return f"{len(hosts)} hosts" + (f" with {len(members)} ports" if len(members) != len(hosts) else "")
+        """ "2 hosts", or "2 hosts with 16 ports" where hosts have several of these end ports; and the ports whose
+        descriptions name no host."""
+        members = [self.hosts_of_ports[int(port)] for port in ports]
+        hosts, named = set(members) - {""}, sum(map(bool, members))
+        return (
+            f"{len(hosts)} hosts"
+            + (f" with {named} ports" if named != len(hosts) else "")
+            + (f", {len(members) - named} ports of unknown hosts" if named != len(members) else "")
+        )
 
     @cached_property
     def _by_name(self) -> dict[str, int]:

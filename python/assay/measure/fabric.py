@@ -120,8 +120,8 @@ def describe_fabric(fabric: Fabric, routes: Routes | None) -> Context:
         facts={
             "fabric.topology": fabric.source,
             "fabric.tables": tables,
-            "fabric.hosts": len(fabric.ports_of) + len(unnamed),
-            "fabric.ports": int(fabric.is_host.sum()),
+            "fabric.hosts": len(fabric.ports_of),
+            "fabric.ports": int(fabric.is_host.sum()) - len(unnamed),
             "fabric.aggregation_nodes": int(fabric.is_aggregation.sum()),
             "fabric.router_ports": fabric.host_kinds.count(ROUTER),
             "fabric.unnamed_ports": len(unnamed),

@@ -34,7 +34,7 @@ def show_fabric(console: Console, records: Iterable[AnyRecord]) -> None:
     )
     if facts.get("fabric.unnamed_ports"):
         first = str(facts["fabric.unnamed"]).split("; ")[0]
-        text = f"{facts['fabric.unnamed_ports']} ports belong to no known host, by their description: {first}, ..."
+        text = f"ports whose description names no host: {first}, ..."
         console.print(Text(text), soft_wrap=True)
     _show_rates(console, [r for r in records if isinstance(r, Measurement) and r.name == LINKS])
     console.print()
@@ -59,6 +59,11 @@ def _nodes(facts: Mapping[str, object]) -> str:
     return (
         f"{facts['fabric.hosts']} hosts"
         + (f" with {ports} ports" if ports != facts["fabric.hosts"] else "")
+        + (
+            f", {facts['fabric.unnamed_ports']} ports of unknown hosts"
+            if facts.get("fabric.unnamed_ports")
+            else ""
+        )
         + (f", {aggregation} aggregation nodes" if aggregation else "")
         + (f", {routers} ports of routers and gateways" if routers else "")
     )

@@ -62,7 +62,7 @@ def _rate(text: str) -> float:
 def _own_rates(fabric: Fabric) -> Floats:
     rates = own_rates(fabric)
     known = rates > 0
-    if known.any() and not known.all():
+    if not known.all() and len(fabric.node_lines):  # a described fabric has no rates
         print(
             f"{fabric.source} gives no rate of {(~known).sum() // 2} of {fabric.links // 2} cables: "
             f"{format_quantity(RATE, 'B/s')} is taken; fix: give --rate for all",

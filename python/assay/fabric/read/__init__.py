@@ -14,9 +14,9 @@ from assay.fabric.topology import Fabric, Ints
 from assay.records.foreign import text_kind
 
 TOPOLOGIES: dict[str, tuple[Callable[[str], bool], Callable[[Path], Fabric]]] = {
+    "ibdiagnet2.db_csv": (db_csv.looks_like, db_csv.read),  # says what ports support, so it comes first
     "ibnetdiscover": (ibnetdiscover.looks_like, ibnetdiscover.read),
     "opensm-subnet.lst": (subnet_list.looks_like, subnet_list.read),
-    "ibdiagnet2.db_csv": (db_csv.looks_like, db_csv.read),
     "opareport -o snapshot -r": (opa.looks_like, opa.read),
 }
 TABLES: dict[str, tuple[Callable[[str], bool], Callable[[Path, Fabric], ForwardingTables]]] = {

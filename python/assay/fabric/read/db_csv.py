@@ -2,9 +2,9 @@
 
 The reader uses three sections, by the names of their columns: NODES (NodeDesc, NumPorts, NodeType, NodeGUID), PORTS
 (NodeGuid, PortGuid, PortNum, LID, LinkWidthActv, LinkSpeedActv, optionally LMC, LinkWidthSup, LinkSpeedSup) and LINKS
-(NodeGuid1, PortNum1, NodeGuid2, PortNum2). A cable is listed once. This reader is not tested with a file of the tool
-itself: the names of sections and columns, and the codes of widths and speeds, come from published readers of such
-files.
+(NodeGuid1, PortNum1, NodeGuid2, PortNum2). A cable is listed once. The columns and codes are those of ibdiagnet 2.10
+on an NDR fabric. A speed has a bit for each range of PortInfo that has one: a switch's port at NDR says 2052, its NDR
+and, for managers that know no faster speed, QDR.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _read_ports(
         kind, name, ports, _ = nodes_by_guid[guid]
         if (guid, port) in rates:
             text.refuse(line, f"port {port} of {guid:#018x} is listed twice")
-        rates[guid, port] = (WIDTHS.get(width, 0), SPEEDS.get(speed, ""), _supported_rate(text, line, row))
+        rates[guid, port] = (WIDTHS.get(width, 0), _speed(speed), _supported_rate(text, line, row))
         if kind != SWITCH:
             lmc = _parse_number(text, line, row, "LMC") if "LMC" in row else 0
             if lmc > MAX_LMC:
@@ -124,6 +124,12 @@ def _read_ports(
         elif port == 0:
             cables.switches[guid].lid = given_lid(lid)
     return rates
+
+
+def _speed(code: int) -> str:
+    """The fastest of the speeds whose bits are set; empty where one is not known."""
+    names = [SPEEDS.get(1 << bit) for bit in range(code.bit_length()) if code >> bit & 1]
+    return max((name or "" for name in names), key=LANE_RATES.__getitem__) if names and all(names) else ""
 
 
 def _supported_rate(text: LineReader, line: int, row: dict[str, str]) -> float:
@@ -172,7 +178,11 @@ def _sections(text: LineReader) -> dict[str, list[Row]]:
         text.refuse(text.last, f"the file ends within section {name}", "it is cut short: take it again")
     for name in COLUMNS:
         if name not in rows_by_section:
-            text.refuse(text.last, f"the file has no section {name}", "run ibdiagnet without --skip")
+            text.refuse(
+                text.last,
+                f"the file has no section {name}",
+                "it is cut short, or a section was taken out: run ibdiagnet again",
+            )
     return rows_by_section
 
 

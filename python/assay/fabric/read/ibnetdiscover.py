@@ -6,6 +6,9 @@ Switch  36 "S-0000000000200002"    # "leaf2" base port 0 lid 4 lmc 0
 
 Ca      1 "H-0000000000100048"     # "node36 HCA-1"
 [1](100049)    "S-0000000000200002"[1]    # lid 58 lmc 0 "leaf2" lid 4 4xSDR
+
+ibdiagnet2.ibnetdiscover has a port's label behind its number: [2](1/1/2) at a switch, [1](1)(100049) at an adapter. A
+console may have lost the tabs.
 """
 
 from __future__ import annotations
@@ -14,26 +17,28 @@ import re
 from pathlib import Path
 
 from assay.fabric.read.cables import FabricBuilder, Node
-from assay.fabric.read.text import MESSAGE, LineReader, clean, is_harmless
+from assay.fabric.read.text import MESSAGE, LineReader, clean, is_harmless, printable
 from assay.fabric.topology import Fabric
 from assay.records.foreign.leading import HARMLESS
 from assay.records.notes import tell
 
-_NODE = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,5})\s+"([SHR])-([0-9a-fA-F]{1,16})"\s*(?:#\s*"(.*)")?([^"]*)$')
+_NODE = re.compile(r'(Switch|Ca|Rt)\s*([0-9]{1,5})\s*"([SHR])-([0-9a-fA-F]{1,16})"\s*(?:#\s*"(.*)")?([^"]*)$')
+_LABEL = r"(?:\[ext [0-9]+\])?(?:\([^()\s]*/[^()\s]*\)|\([^()\s]+\)(?=\())?"
 _END = re.compile(
-    r"\[([0-9]{1,5})\](?:\[ext [0-9]+\])?(?:\(([0-9a-fA-F]{1,16})\))?\s+"
-    r'"([SHR])-([0-9a-fA-F]{1,16})"\[([0-9]{1,5})\](?:\[ext [0-9]+\])?(?:\s*\([0-9a-fA-F]{1,16}\))?\s*(?:#\s*(.*))?$'
+    rf"\[([0-9]{{1,5}})\]{_LABEL}(?:\(([0-9a-fA-F]{{1,16}})\))?\s*"
+    rf'"([SHR])-([0-9a-fA-F]{{1,16}})"\[([0-9]{{1,5}})\]{_LABEL}(?:\s*\([0-9a-fA-F]{{1,16}}\))?\s*(?:#\s*(.*))?$'
 )
 _LID = re.compile(r"\blid ([0-9]{1,6})\b")
 _LMC = re.compile(r"\blmc ([0-7])\b")
 _RATE = re.compile(r"\b([0-9]{1,2})x([A-Z]+[0-9]*)\b(?!.*\")")
 _ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=0x[0-9a-fA-F]+")
+_PROMPT = re.compile(r'[^"]*[#$%>](?: ?(?:exit|logout))?')  # of a shell, behind the output on a console
 SHOWN = 8  # adapters in a note
 _OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b|Hostname: ")  # headings of ibnetdiscover -g
 
 
 def looks_like(head: str) -> bool:
-    return re.search(r'^[ \t]*(Switch|Ca|Rt)\s+[0-9]+ "[SHR]-', head, re.MULTILINE) is not None
+    return re.search(r'^[ \t]*(Switch|Ca|Rt)\s*[0-9]+ ?"[SHR]-', head, re.MULTILINE) is not None
 
 
 def message_of(head: str) -> str:
@@ -48,11 +53,15 @@ def read(path: Path) -> Fabric:
     cables = FabricBuilder(text)
     kind, guid, name, ports = "", 0, "", 0
     idle: dict[int, str] = {}  # adapters without a cable, by GUID
+    prompt, prompt_line = "", 0  # lines behind the output
     for number, line in text:
         line = line.strip()  # copied out of a page or a mail, it is indented
         if not line or line.startswith("#") or _ATTRIBUTE.match(line) or _OTHER.match(line):
             continue
-        if match := _NODE.fullmatch(line):
+        match = _NODE.fullmatch(line)
+        if prompt and (match or _END.fullmatch(line)):
+            text.refuse(prompt_line, "not a line of ibnetdiscover", "give its whole output, unchanged")
+        if match:
             kind, guid = match[1], int(match[4], 16)
             name, ports = match[5] or "", int(match[2])
             if kind == "Switch":
@@ -65,12 +74,17 @@ def read(path: Path) -> Fabric:
             continue
         if not match and line.startswith(("< ", "> ")):
             text.refuse(number, "a difference (ibnetdiscover --diff)", "give the output without --diff")
+        if not match and cables.ends and _PROMPT.fullmatch(line):
+            prompt, prompt_line = line, number
+            continue
         if not match:
             text.refuse(number, "not a line of ibnetdiscover", "give its whole output, unchanged")
         if not kind:
             text.refuse(number, "a port before the first switch or adapter", "is the file complete?")
         _read_end(text, cables, (kind, guid, name), match, number)
         idle.pop(guid, None)
+    if prompt:
+        tell(f"{path}:{prompt_line}: what is behind the output is left out: '{printable(prompt)[:80]}'")
     _refuse_cut_line(cables)
     listed = ", ".join(list(idle.values())[:SHOWN]) + (
         f" and {len(idle) - SHOWN} more" if len(idle) > SHOWN else ""

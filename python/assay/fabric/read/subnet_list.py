@@ -5,7 +5,7 @@
 
 A cable carries data only in the state ACT. All numbers except width and speed are hexadecimal. The speed is that of a
 lane, in Gbit/s. OpenSM writes "Rt" for a router, and "??" for a width or speed that it does not know
-(opensm/osm_dump.c).
+(opensm/osm_dump.c); before 2006 it wrote no speed. ibdiagnet2.lst has comments at its start, and each cable once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _SIDE = (
     r"PortGUID:([0-9A-Fa-f]{1,16}) VenID:[0-9A-Fa-f]+ DevID:[0-9A-Fa-f]+ Rev:[0-9A-Fa-f]+ \{(.*?)\} "
     r"LID:([0-9A-Fa-f]{1,4}) PN:([0-9A-Fa-f]{2}) \}"
 )
-_LINE = re.compile(_SIDE + " " + _SIDE + r" PHY=(?:([0-9]{1,2})x|\?\?) LOG=(\w+) SPD=([0-9.A-Z]+|\?\?)\s*")
+_LINE = re.compile(
+    _SIDE + " " + _SIDE + r" PHY=(?:([0-9]{1,2})x|\?\?) LOG=(\w+)(?: SPD=([0-9.A-Z]+|\?\?))?\s*"
+)
 SPEEDS = {
     "2.5": "SDR", "5": "DDR", "10": "QDR", "FDR10": "FDR10", "14": "FDR", "25": "EDR", "50": "HDR", "100": "NDR",
     "200": "XDR",
@@ -37,8 +39,11 @@ def read(path: Path) -> Fabric:
     """Raises UserError with file and line."""
     text = LineReader(path)
     cables = FabricBuilder(text)
+    is_of_ibdiagnet = False
     for number, line in text:
-        if not line.strip():
+        if line.startswith("#"):
+            is_of_ibdiagnet |= "IBDIAG" in line
+        if not line.strip() or line.startswith("#"):
             continue
         match = _LINE.fullmatch(line)
         if not match:
@@ -52,8 +57,10 @@ def read(path: Path) -> Fabric:
                 f"the cable of {ends} is in state {match[16]}, and carries no data",
                 "activate or unplug it, or take the file anew when opensm says SUBNET UP",
             )
-        width, speed = int(match[15] or 0), SPEEDS.get(match[17], "")
+        width, speed = int(match[15] or 0), SPEEDS.get(match[17] or "", "")
         cables.add_end(node, port, peer, peer_port, width, speed, number)
+        if is_of_ibdiagnet:
+            cables.add_end(peer, peer_port, node, port, width, speed, number)
     return cables.build()
 
 
