@@ -113,12 +113,10 @@ def thread_homes(recordings: Sequence[Profile], topology: Topology, spread: bool
             first = known[0] if known else processors_in_order[min(processors) % len(processors_in_order)]
             homes[thread.number] = topology.node_of(first)
         elif thread.number in workers:
-            index = workers.index(thread.number) * len(processors_in_order) // len(workers)
-            homes[thread.number] = topology.node_of(
-                processors_in_order[min(index, len(processors_in_order) - 1)]
-            )
+            index = workers.index(thread.number) * len(topology.by_node) // len(workers)
+            homes[thread.number] = topology.node_of(topology.by_node[index])
         else:
-            homes[thread.number] = topology.node_of(processors_in_order[0])
+            homes[thread.number] = topology.node_of(topology.by_node[0])
     return homes
 
 

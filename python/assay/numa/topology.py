@@ -48,6 +48,12 @@ class Topology:
         return sorted(processor for members in self.processors for processor in members)
 
     @property
+    def by_node(self) -> list[int]:
+        """The processors of the first node, then those of the next. A machine may number them otherwise: the nodes in
+        turn, or the second threads of all cores behind the first ones."""
+        return [processor for members in self.processors for processor in members]
+
+    @property
     def memory_nodes(self) -> list[int]:
         return [node for node, members in enumerate(self.processors) if not members]
 

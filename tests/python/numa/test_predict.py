@@ -171,6 +171,21 @@ def test_threads_that_are_not_bound_are_spread() -> None:
     assert spread.shares == prediction.shares
 
 
+@pytest.mark.parametrize(
+    "processors",
+    [((0, 2, 4, 6), (1, 3, 5, 7)), ((0, 1, 4, 5), (2, 3, 6, 7))],
+    ids=["the nodes in turn", "second threads last"],
+)
+@pytest.mark.parametrize("threads", [3, 5])  # two and four beside the main one
+def test_threads_are_spread_over_nodes_whatever_the_processors_numbers(
+    processors: tuple[tuple[int, ...], ...], threads: int
+) -> None:
+    profile = planted_profile(threads=threads, nodes=1, bound=False)
+    here = predict([profile], Topology(processors, (0, 1), (0, 0)))
+    assert here == predict([profile], synthetic("numa:2 pu:4"))
+    assert here.shares["first touch"] > 0
+
+
 def test_an_interleaved_program_stays_interleaved() -> None:
     prediction = predict([planted_profile(threads=4, policy=3)], synthetic("numa:4 pu:1"))
     assert prediction.shares["first touch"] == pytest.approx(3 / 4)
