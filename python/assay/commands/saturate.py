@@ -78,7 +78,7 @@ def run_request(
             session.err.print(_describe_cabinets(study), soft_wrap=True)
         fit_capacities(run, study.cabinets)
     status = session.conclude(specs)
-    if not args.json:
+    if not args.json and study.segments:
         session.out.print(f"a platform for SimGrid: assay model {run.path}", soft_wrap=True)
     return status
 

@@ -125,7 +125,7 @@ def _ethernet(
         f"link {format_bit_rate(speed)} x ({mtu:.0f} - {UDP_IP}) / ({mtu:.0f} + {ETHERNET_FRAME}) "
         f"= {format_bit_rate(speed * share)} of UDP payload"
     )
-    return _interval("node.udp_receive", host, device, [(speed * share, text), *_pcie(pci)])
+    return _interval("node.udp_receive", host, device, [(speed * share, text), *_slot(pci, speed)])
 
 
 def _tcp(
@@ -145,7 +145,7 @@ def _tcp(
         f"link {format_bit_rate(rate)} x ({mtu:.0f} - {TCP_IP}) / ({mtu:.0f} + {ETHERNET_FRAME}) "
         f"= {format_bit_rate(rate * share)} of payload by MPI over TCP"
     )
-    bounds = [(rate * share, text), *_pcie(pci)]
+    bounds = [(rate * share, text), *_slot(pci, rate)]
     cap_reason = "which one stream reaches on any core"
     return _interval("network.one_way", host, device, bounds, healthy_share, MAX_TCP_STREAM, cap_reason)
 
@@ -214,6 +214,13 @@ def _pcie(facts: Mapping[str, Scalar]) -> list[tuple[float, str]]:
         f"({PCIE_PAYLOAD} + {PCIE_HEADER}) = {format_bit_rate(high)}"
     )
     return [(high, text)]
+
+
+def _slot(facts: Mapping[str, Scalar], port: float) -> list[tuple[float, str]]:
+    """The bound by the PCIe link of an adapter whose port has so many B/s. An adapter within a chipset is on no such
+    link: what it says it supports at most is less than its port has."""
+    most = {"pcie.speed": facts.get("pcie.speed_max", 0), "pcie.width": facts.get("pcie.width_max", 0)}
+    return [] if any(high < port for high, _ in _pcie(most)) else _pcie(facts)
 
 
 def _number(facts: Mapping[str, Scalar], name: str) -> float:

@@ -29,7 +29,10 @@ _SLOTS = re.compile(r"([^:,]+|\[[^\]:]*:[^\]]*\]):(\d+)")
 ADDRESS = re.compile(r"\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?)\]")
 OTHER_FILES = (
     (re.compile(r"rank\s+\S+\s*="), "a rank file of Open MPI"),
-    (re.compile(r"\[[A-Za-z_][\w:-]*\]$|\S+\s.*\bansible_\w+="), "an inventory of Ansible"),
+    (re.compile(r"\S+\s.*\bansible_\w+="), "an inventory of Ansible"),
+    (re.compile(r"\[[A-Za-z_][\w:-]*\]$"), "a section, as of an inventory of Ansible or of a configuration"),
+    (re.compile(r"<[?!A-Za-z]"), "XML or HTML"),
+    (re.compile(r"(export|set|setenv|declare)\s+\w+[=\s]"), "a line of a shell script"),
     (re.compile(r"-\s|\w+:$"), "a list in YAML"),
     (re.compile(r"group\s+\S+(\s+\+\+.*)?$|host\s+[A-Za-z]\S*(\s+\+\+.*)?$"), "a nodelist of Charm++"),
     (

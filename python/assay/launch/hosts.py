@@ -282,7 +282,8 @@ def host_list(text: str | None, path: str | None, option: str) -> list[str]:
         return []
     if len(set(hosts)) < len(hosts):
         repeated = next(host for host, count in Counter(hosts).items() if count > 1)
-        raise UserError(f"{option}: {repeated} is named twice", "name each host once")
+        where = option if path is None else f"{option}-file {path}"
+        raise UserError(f"{where}: {repeated} is named twice", "name each host once")
     return hosts
 
 

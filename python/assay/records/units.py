@@ -35,8 +35,8 @@ class Quantity(NamedTuple):
     unit: str
 
 
-_DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+_DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}
 
 
 def _known_units() -> dict[str, Quantity]:
@@ -48,7 +48,7 @@ def _known_units() -> dict[str, Quantity]:
     units = {name: Quantity(factor, "B") for name, factor in amounts.items()}
     units |= {f"{name}/s": Quantity(factor, "B/s") for name, factor in amounts.items()}
     units |= {f"{prefix or '1'}/s": Quantity(factor, "1/s") for prefix, factor in _DECIMAL.items()}
-    seconds = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
+    seconds = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0}
     units |= {name: Quantity(factor, "s") for name, factor in seconds.items()}
     return units | {"": Quantity(1.0, "1"), "1": Quantity(1.0, "1"), "%": Quantity(0.01, "1")}
 
@@ -102,6 +102,8 @@ def _suggestion(spelling: str, needed: str) -> str:
     """Names the known unit nearest to ``spelling``; letter case and "ps" for "/s" are the usual slips."""
     normalized = re.sub(r"ps$", "/s", spelling)
     names = [name for name, unit in _UNITS.items() if name and needed in ("", unit.unit)]
+    if needed and any(name.lower() == normalized.lower() for name in _UNITS.keys() - set(names)):
+        return f"known are {_USUAL[needed]}"  # it is a unit of something else
     same_letters = [name for name in names if name.lower() == normalized.lower()]
     if same_letters:  # "gb/s" is nearer to Gb/s than to GB/s
         nearest = min(

@@ -73,6 +73,19 @@ def test_a_narrow_slot_of_an_adapter_is_the_bound() -> None:
     assert any("PCIe 5 GT/s x 8 lanes x 0.8 (8b/10b)" in step for step in bound.steps)
 
 
+@pytest.mark.parametrize(("most", "is_bound"), [(1, False), (8, True)])
+def test_the_link_of_an_adapter_within_a_chipset_is_no_bound(most: int, is_bound: bool) -> None:
+    """It says 2.5 GT/s x 1 at most, and carries the 10 Gbit/s of its port."""
+    machine = sound_machine()
+    machine["devices"]["eth2"] = {**machine["devices"]["eth2"], "device.pci": "0000:60:00.0"}
+    machine["devices"]["0000:60:00.0"] = {
+        "pcie.class": "network", "pcie.speed": 2.5e9, "pcie.width": 1, "pcie.speed_max": 2.5e9, "pcie.width_max": most
+    }  # fmt: skip
+    bound = expected_of(machine, "eth2")
+    assert any("PCIe 2.5 GT/s x 1 lanes" in step for step in bound.steps) == is_bound
+    assert (bound.high < 10 * GBIT / 2) == is_bound
+
+
 def test_the_bound_of_qdr_includes_its_line_code() -> None:
     machine = sound_machine()
     machine["devices"]["mlx4_0:1"] |= {"rdma.rate": 40 * GBIT, "rdma.link": "4X QDR"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -337,12 +338,28 @@ def test_missing_empty_and_binary_files_are_refused(tmp_path: Path) -> None:
         read_hosts(tmp_path / "binary", "--clients-file")
 
 
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('<?xml version="1.0"?>', "XML or HTML"),
+        ("export HOSTS=n1,n2", "a line of a shell script"),
+        ("[Main]", "a section, as of an inventory of Ansible or of a configuration"),
+        ("n1 ansible_host=10.0.0.1", "an inventory of Ansible"),
+    ],
+)
+def test_a_line_of_another_file_is_named(line: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text(f"{line}\nn1\n")
+    with pytest.raises(UserError, match=re.escape(name)) as refused:
+        read_hosts(tmp_path / "hosts", "--hosts-file")
+    assert refused.value.fix == "write a host or a node set a line"
+
+
 def test_double_sources_hosts_and_roles_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="both given"):
         host_list("a", str(tmp_path), "--servers")
     file = tmp_path / "hosts"
     file.write_text("n1\nn2\nn[1-3]\n")
-    with pytest.raises(UserError, match="n1 is named twice"):
+    with pytest.raises(UserError, match=f"--clients-file {file}: n1 is named twice"):
         host_list(None, str(file), "--clients")
     with pytest.raises(UserError, match="n2 is in both"):
         refuse_shared(["n1", "n2"], ["n2", "n3"])

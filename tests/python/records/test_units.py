@@ -35,6 +35,8 @@ from assay.records.units import (
         ("3 ns", 3e-9, "s"),
         ("2.5 us", 2.5e-6, "s"),
         ("2.5 µs", 2.5e-6, "s"),
+        ("2.5 \N{GREEK SMALL LETTER MU}s", 2.5e-6, "s"),  # looks like the micro sign
+        ("1 EiB", 2**60, "B"),
         ("1 min", 60, "s"),
         ("99.75 %", 0.9975, "1"),
         ("100 1/s", 100, "1/s"),
@@ -63,6 +65,11 @@ def test_an_unknown_unit_is_named_with_the_nearest(text: str, meant: str) -> Non
         UserError, match=f"unknown unit '{text.split()[1]}'.*did you mean '{re.escape(meant)}'"
     ):
         parse_quantity(text)
+
+
+def test_a_unit_of_something_else_is_no_suggestion() -> None:
+    with pytest.raises(UserError, match=r"unknown unit 'gbit/s'.*known are B, kB"):
+        parse_quantity("10 gbit/s", "B")
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ _TIME = re.compile(r"([0-9]{1,9}(?:\.[0-9]+)?)(?: *| *s| +(ms|us|min))", re.IGNO
 
 
 H5BENCH_PROGRAMS = {"h5bench_write": "write", "h5bench_read": "read"}
+MAX_SHOWN = 200  # characters of a setting in an error
 SETUP = "h5bench"  # the script that runs what a JSON says
 SETUP_OPTIONS = ("-a", "--abort-on-failure", "-d", "--debug", "-v", "--validate-mode")  # without effect here
 
@@ -71,9 +72,9 @@ def h5bench(arguments: Sequence[str]) -> OriginalOptions:
     for argument in _h5bench_settings(arguments):
         key, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
-            is_file = Path(argument).is_file()
+            is_file = len(argument) < MAX_SHOWN and Path(argument).is_file()
             raise UserError(
-                f"hdf5: '{argument}' is not a setting",
+                f"hdf5: '{argument[:MAX_SHOWN]}' is not a setting",
                 f"for a file of them write --config {argument}"
                 if is_file
                 else "write KEY=VALUE, e.g. DIM_1=1M",
@@ -189,7 +190,15 @@ def h5bench_file(path: Path, operation: str = "") -> list[str]:
     text = read_text(path, SETTINGS)
     if text.lstrip().startswith("{"):
         return _h5bench_json(path, text, operation)
-    return [stripped for line in text.splitlines() if (stripped := line.split("#", 1)[0].strip())]
+    settings = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if stripped := line.split("#", 1)[0].strip():
+            if "=" not in stripped:
+                raise UserError(
+                    f"--config {path}:{number}: '{stripped[:MAX_SHOWN]}' is not a setting", SETTINGS.fix
+                )
+            settings.append(stripped)
+    return settings
 
 
 class _Benchmark(msgspec.Struct):

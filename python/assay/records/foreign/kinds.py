@@ -50,12 +50,12 @@ READ = (
     Kind(
         "ibnetdiscover",
         "the output of ibnetdiscover",
-        _lines(r'^[ \t]*(Switch|Ca|Rt)\s+[0-9]+ "[SHR]-'),
+        _lines(r'^[ \t]*(Switch|Ca|Rt)\s*[0-9]+ ?"[SHR]-'),
         _lines(
-            r"^[ \t]*(#|(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=|(Switch|Ca|Rt)\s|Chassis|Non-Chassis)"
+            r"^[ \t]*(#|(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=|(Switch|Ca|Rt)[\s0-9]|Chassis|Non-Chassis)"
         ),
     ),
-    Kind("subnet.lst", "OpenSM's opensm-subnet.lst", _lines(r"^\{ (CA|SW|R[Tt])"), _lines(r"^\{ ")),
+    Kind("subnet.lst", "OpenSM's opensm-subnet.lst", _lines(r"^\{ (CA|SW|R[Tt])"), _lines(r"^(#|\{ )")),
     Kind("db_csv", "an ibdiagnet db_csv", _lines(r"^START_[A-Z_0-9]+[ \t\r]*$"), _lines(r"^(#|START_)")),
     Kind(
         "lfts",
@@ -142,13 +142,21 @@ FABRIC = (
         "ibdiagnet's net_dump",
         _lines(
             r"^[^\n]* LID [0-9]+[ \t\r]*\n *# +: IB# +: |"
+            r"^# Running version +: \"IBDIAGNET [^\n]*\n(?:#[^\n]*\n|[ \t\r]*\n)*[^\n]* LID [0-9]+[ \t\r]*\n|"
             r"^# Running version: \"IBDIAGNET [^\n]*\n[^\n]* LID [0-9]+[ \t\r]*\n"
         ),
     ),
     Kind(
         "ibdiagnet.log",
         "a log of ibdiagnet",
-        _lines(r'"IBDIAGNET [0-9]|^Running command +: ibdiagnet|^-I- Discovering'),
+        _lines(r'^Running version *: +"IBDIAGNET [0-9]|^Running command *: +\S*ibdiagnet|^-I- Discovering'),
+    ),
+    Kind(
+        "ibdiagnet",
+        "a file of ibdiagnet",
+        _lines(
+            r'^# Running version *: +"IBDIAGNET [0-9](?![^\0]*^(START_|\{ (CA|SW)|(Switch|Ca|Rt)\b|[^\n]* LID [0-9]+))'
+        ),
     ),
     Kind(
         "opareport text",
@@ -321,7 +329,8 @@ JOBS = (  # before READ: scontrol prints nodes nearly as slurm.conf has them
         "a resource file of jsrun (ERF)", r"^(cpu_index_using: \w+|rank *:? *[0-9]+ *: *\{ *host: *[0-9*])"
     ),
     _named(
-        "a configuration of ssh", r"^Host[ \t]+\S.*\n([ \t]*\n|[ \t]*#.*\n)*[ \t]+[A-Z][A-Za-z]+[ \t=]+\S"
+        "a configuration of ssh",
+        r"^Host[ \t]+(?!OS )\S.*\n([ \t]*\n|[ \t]*#.*\n)*[ \t]+[A-Z][A-Za-z]+[ \t=]+\S",
     ),
 )
 PARTS = (
@@ -349,7 +358,7 @@ PARTS = (
     _named("the output of ibdev2netdev", r"^\S+ port [0-9]+ ==> \S+ \((Up|Down)\)"),
     _named("the output of ibv_devices", r"^ +device[ \t]+node GUID"),
     _named("the output of rdma link", r"^(link|[0-9]+/[0-9]+:) \S+ state [A-Z]+ physical_state "),
-    _named("the output of perfquery", r"^# Port (extended )?counters: Lid [0-9]+ port [0-9]"),
+    _named("the output of perfquery", r"^# Port\w*( extended)? [cC]ounters: Lid [0-9]+ port [0-9]"),
     _named("the output of smpquery", r"^# (Node|Port|Switch) info: (Lid [0-9]|DR path )"),
     _named(
         "the output of ucx_info",
@@ -370,7 +379,8 @@ OTHERS = (
     _named("a trace of Paje (SimGrid)", r"\A%EventDef "),
     _named(
         "folded stacks (flamegraph.pl)",
-        r"\A(#.*\n|[^#;\n][^;\n]* [0-9]+\r?\n)*[^#;\n]+(;[^;\n]+)+ [0-9]+(\.[0-9]+)?[ \t\r]*"
+        r"\A(?!(Ca|Switch|Router)\t: 0x)(#.*\n|[^#;\n][^;\n]* [0-9]+\r?\n)*"
+        r"[^#;\n]+(;[^;\n]+)+ [0-9]+(\.[0-9]+)?[ \t\r]*"
         r"(\n[^\n]* [0-9]+(\.[0-9]+)?[ \t\r]*$|\n?\Z)",
     ),
     _xml("a flame graph or another SVG picture", "svg"),
