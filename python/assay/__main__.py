@@ -32,7 +32,10 @@ def main() -> int:
     ]  # ignored: nohup, &
     for number in handled:
         signal.signal(number, _exit_interrupted)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
+    # A parent that ignores or blocks SIGCHLD hands that on: then the exit code of a child is lost, or waited for.
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*handlers, signal.SIGCHLD])
     try:
         from assay import cli
 

@@ -253,3 +253,37 @@ def test_no_color_means_no_escape_sequence(run: Path, no_color: str, styled: boo
     os.close(terminal)
     assert b"INCONCLUSIVE" in output
     assert (b"\x1b[" in output) == styled
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})",
+    ],
+    ids=["ignored", "blocked"],
+)
+def test_the_exit_code_of_a_program_is_its_own_whatever_a_parent_does_with_sigchld(
+    parent: str, tmp_path: Path
+) -> None:
+    code = f"import os, signal, sys; {parent}; os.execvp(sys.argv[1], sys.argv[1:])"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            code,
+            *COMMAND,
+            "heap",
+            "-o",
+            str(tmp_path / "run"),
+            "--",
+            "sh",
+            "-c",
+            "exit 3",
+        ],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=LIMIT_S,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
