@@ -223,22 +223,30 @@ def _switches(records: list[Measurement]) -> str:
 
 
 def credit_loop(evidence: Evidence) -> list[Finding]:
-    """One finding a cycle of links whose buffers wait for each other."""
-    return [
-        Finding(
-            rule="credit_loop",
-            cause=f"{_of_engine(record)}{record.median:.0f} links can wait for each other in a circle: "
-            "traffic can stop for good",
-            subject=Subject(device=str(record.params["links"]).split("; ")[0]),
-            side="none",
-            severity=_severity(record),
-            confidence=1.0,
-            evidence=[record.id],
-            details=str(record.params["links"]).split("; "),
-            fix=_fix(record, "use a routing engine without credit loops: opensm -R updn, ftree or dfsssp"),
+    """One finding a cycle of links whose buffers wait for each other: a warning where virtual lanes may keep its routes
+    apart."""
+    findings = []
+    for record in evidence.measurements(ROUTES, "credit_loop"):
+        may_be_apart = record.params.get("lanes") == "unknown"
+        condition = " if their routes share a virtual lane" if may_be_apart else ""
+        fix = "use a routing engine without credit loops: opensm -R updn, ftree or dfsssp"
+        if may_be_apart:
+            fix = f"nothing with opensm -R dfsssp, lash, nue or torus-2QoS; else judge with --one-lane, and {fix}"
+        findings.append(
+            Finding(
+                rule="credit_loop",
+                cause=f"{_of_engine(record)}{record.median:.0f} links can wait for each other in a circle{condition}: "
+                "traffic can stop for good",
+                subject=Subject(device=str(record.params["links"]).split("; ")[0]),
+                side="none",
+                severity="warning" if may_be_apart else _severity(record),
+                confidence=0.5 if may_be_apart else 1.0,
+                evidence=[record.id],
+                details=str(record.params["links"]).split("; "),
+                fix=_fix(record, fix),
+            )
         )
-        for record in evidence.measurements(ROUTES, "credit_loop")
-    ]
+    return findings
 
 
 def crowded_ports(evidence: Evidence) -> list[Finding]:

@@ -11,6 +11,7 @@ from assay.explain.evidence import Evidence
 from assay.explain.matrix import PairMatrix
 from assay.explain.rails import Rails, find_rails
 from assay.fabric import Routes
+from assay.fabric.platform import own_rates
 from assay.fabric.tomography import MIN_PAIRS, contention, find_slow_links, finding
 from assay.fabric.topology import Ints
 from assay.records.schema import Finding
@@ -75,6 +76,7 @@ def blame(evidence: Evidence, routes: Routes) -> Blame | None:
         else:
             value += lost
             judged = _pairs_to_judge(crossed, lost, routes.fabric.links)
+    value = _as_if_alike(value, _path_rates(crossed, own_rates(routes.fabric)), judged)
     measured = rails.certain_pairs(matrix.source, matrix.target)
     findings = []
     for suspect in find_slow_links(crossed[judged], value[judged], routes.fabric.links):
@@ -91,6 +93,28 @@ def blame(evidence: Evidence, routes: Routes) -> Blame | None:
         is_shift,
         int(is_uncertain.sum()),
     )
+
+
+def _path_rates(crossed: Ints, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[pairs] the rate (B/s) of the slowest cable on each pair's path; infinite where none is known. ``crossed``
+    [pairs, hops]: links."""
+    known = np.where(rates > 0, rates, np.inf)
+    return np.asarray(np.where(crossed >= 0, known[crossed], np.inf).min(axis=1))
+
+
+def _as_if_alike(
+    value: NDArray[np.float64], path_rate: NDArray[np.float64], judged: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """[pairs] ``value`` (logarithm of a rate) as if all cables had the rate of the fastest: a pair with a cable that
+    was built slower is raised in that proportion, but not above what pairs of the fastest cables have, since something
+    else may hold it back as well."""
+    known = np.isfinite(path_rate)
+    fastest = path_rate[known].max(initial=0.0)
+    unhindered = value[known & judged & (path_rate == fastest)]
+    if not len(unhindered):
+        return value
+    raised = value + np.log(fastest / np.where(known, path_rate, fastest))
+    return np.asarray(np.maximum(value, np.minimum(raised, np.median(unhindered))))
 
 
 def _pairs_to_judge(crossed: Ints, lost: NDArray[np.float64], links: int) -> NDArray[np.bool_]:

@@ -24,7 +24,8 @@ from assay.fabric.topology import LANE_RATES, Fabric, Ints
 
 MIN_GROUP, GROUP_SHARE = 3, 0.1
 FULL_WIDTHS = (4, 8, 12)
-SPLIT = (2, ("HDR", "NDR", "XDR"))  # lanes and speeds of half of a split port
+# Lanes and speed of half of a split port, and of a port of one plane of an XDR switch.
+SPLIT = {(2, "HDR"), (2, "NDR"), (2, "XDR"), (1, "XDR")}
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _both_ends_in(fabric: Fabric, link: int, nodes: set[int]) -> bool:
 
 def _is_built(width: int, speed: str) -> bool:
     """Whether cables of a width and speed are built, so that a group of them is no common fault."""
-    return width in FULL_WIDTHS or (width == SPLIT[0] and speed in SPLIT[1])
+    return width in FULL_WIDTHS or (width, speed) in SPLIT
 
 
 def _fill_switches(fabric: Fabric, cables: NDArray[np.intp], links: list[int]) -> bool:

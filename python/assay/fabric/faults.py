@@ -2,7 +2,8 @@
 far more destinations than others.
 
 A credit loop is a deadlock: a packet holds buffers of a link while it waits for those of the next link. If such waits
-form a cycle of the channel dependency graph (Dally and Seitz, 1987), traffic can stop forever.
+form a cycle of the channel dependency graph (Dally and Seitz, 1987), traffic can stop forever. Routes on different
+virtual lanes do not wait for each other; the lanes are not in forwarding tables.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def broken_routes(routes: Routes, limit: int) -> list[tuple[BrokenRoute, int]]:
 
 
 def _pairs_cut_off(fabric: Fabric, leaf: NDArray[np.int64], host: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many end ports of each edge switch send to each end port: hosts and routers to hosts, hosts to routers, none
-    to itself, none to aggregation nodes, and none where no cable leads (``cables.islands``)."""
+    """[n] how many end ports of each edge switch send to each end port: hosts and routers to hosts, hosts to routers,
+    none to itself, none to aggregation nodes, and none where no cable leads (``cables.islands``)."""
     hosts = fabric.hosts_on[fabric.edge_switches[leaf]]
     senders = fabric.edge_of[(fabric.host_switch >= 0) & ~fabric.is_aggregation]
     all_on = np.bincount(senders, minlength=len(fabric.edge_switches))[leaf]
@@ -86,13 +87,17 @@ def credit_loops(routes: Routes, *others: Routes) -> list[Ints]:
 
 
 def _dependencies(routes: Routes) -> NDArray[np.int64]:
-    """[n, 2] pairs of links that follow each other on a route, each pair once: a packet on the first waits for the
-    second."""
-    inner, links = routes.all_between_switches(), routes.fabric.links
+    """[n, 2] pairs of links that follow each other on a route of hosts or routers, each pair once: a packet on the
+    first waits for the second. Aggregation nodes send to those of their tree alone."""
+    fabric, links = routes.fabric, routes.fabric.links
+    leaf, host = np.indices((len(fabric.edge_switches), fabric.hosts)).reshape(2, -1)
+    has_traffic = (_pairs_cut_off(fabric, leaf, host) > 0).reshape(len(fabric.edge_switches), fabric.hosts)
+    inner = np.where(has_traffic[:, :, None], routes.all_between_switches(), -1)
     codes = [np.zeros(0, np.int64)]
     for hop in range(inner.shape[2] - 1):
         first, second = inner[:, :, hop].ravel(), inner[:, :, hop + 1].ravel()
-        codes.append(np.unique(first[second >= 0].astype(np.int64) * links + second[second >= 0]))
+        follows = (first >= 0) & (second >= 0)
+        codes.append(np.unique(first[follows].astype(np.int64) * links + second[follows]))
     code = np.unique(np.concatenate(codes))
     return np.stack([code // links, code % links], axis=1)
 

@@ -16,7 +16,7 @@ from recorded import SIX, db_csv, snapshot
 
 from assay.cli import main
 from assay.errors import UserError
-from assay.explain.links import _pairs_to_judge
+from assay.explain.links import _as_if_alike, _pairs_to_judge, _path_rates
 from assay.fabric import Routes, synthetic, tables
 from assay.fabric.platform import platform_text
 from assay.fabric.read import files_of
@@ -99,6 +99,30 @@ def test_links_that_share_all_their_pairs_are_not_told_apart(tmp_path: Path) -> 
     assert any(
         line.startswith("no pair of these hosts crosses spine0[3] -> leaf2[5]") for line in found.details
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "rates", "alike"),
+    [
+        ([8, 8, 4, 4], [2, 2, 1, 1], [8, 8, 8, 8]),  # cables that were built slower hold their pairs back
+        ([8, 8, 8, 8], [2, 2, 1, 1], [8, 8, 8, 8]),  # something else does
+        ([8, 8, 4, 1], [2, 2, 1, 1], [8, 8, 8, 2]),  # a fault beside that
+        ([8, 8, 2, 7, 7], [2, 2, 2, 1, 1], [8, 8, 2, 8, 8]),  # not above the median of the fastest cables
+        ([8, 8, 4, 4], [np.inf] * 4, [8, 8, 4, 4]),  # the dump has no rates
+    ],
+)
+def test_pairs_of_slower_cables_are_judged_as_if_all_were_alike(
+    values: list[float], rates: list[float], alike: list[float]
+) -> None:
+    judged = np.ones(len(values), np.bool_)
+    raised = np.exp(_as_if_alike(np.log(values), np.array(rates, float), judged))
+    assert raised == pytest.approx(np.array(alike, float))
+
+
+def test_a_path_is_as_fast_as_its_slowest_cable() -> None:
+    crossed = np.array([[0, 1, -1], [0, 2, 1], [3, -1, -1]], np.int32)
+    rates = np.array([4.0, 2.0, 1.0, 0.0])  # 0: not known
+    assert _path_rates(crossed, rates).tolist() == [2, 1, np.inf]
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from small_fabrics import connected, ring
 from assay.explain import explain
 from assay.fabric import Fabric, ForwardingTables, Routes, faults, synthetic, tables
 from assay.fabric.read import read_fabric, read_tables
+from assay.fabric.topology import AGGREGATION_NODE, HOST
 from assay.judge import find_specification, judge, load_specification, overall
 from assay.measure.fabric import cable_records, check_records
 from assay.records.schema import AnyRecord, Finding
@@ -25,9 +26,9 @@ def recorded_routes() -> Routes:
     return Routes(fabric, read_tables(SIX / "fts.txt", fabric))
 
 
-def check_outcome(routes: Routes) -> tuple[str, list[Finding]]:
+def check_outcome(routes: Routes, one_lane: bool = False) -> tuple[str, list[Finding]]:
     """The outcome of ``assay fabric check``, and its findings."""
-    records: list[AnyRecord] = list(check_records(routes))
+    records: list[AnyRecord] = list(check_records(routes, one_lane))
     for number, record in enumerate(records, 1):
         record.id = number
     findings = explain(records)
@@ -196,8 +197,22 @@ def test_shortest_paths_in_a_ring_have_a_credit_loop(switches: int) -> None:
     loops = faults.credit_loops(routes)
     assert [len(loop) for loop in loops] == [switches]
     assert (fabric.link_to[loops[0]] == fabric.link_from[np.roll(loops[0], -1)]).all()
-    outcome, (finding,) = check_outcome(routes)
+    outcome, (finding,) = check_outcome(routes, one_lane=True)
     assert (outcome, finding.rule, len(finding.details)) == ("FAIL", "credit_loop", switches)
+    outcome, (finding,) = check_outcome(routes)  # virtual lanes may keep its routes apart
+    assert (outcome, finding.rule, finding.severity) == ("INCONCLUSIVE", "credit_loop", "warning")
+    assert "if their routes share a virtual lane" in finding.cause and "--one-lane" in finding.fix
+
+
+def test_routes_from_aggregation_nodes_make_no_credit_loop() -> None:
+    """They send to those of their tree alone. Hosts are on two switches of the ring."""
+    clockwise = np.full((5, 5), 2, np.uint16)
+    clockwise[np.arange(5), np.arange(5)] = 1
+    of_hosts = Routes(ring(5), ForwardingTables(clockwise, "clockwise"))
+    assert len(faults.credit_loops(of_hosts)) == 1
+    fabric = replace(ring(5), host_kinds=[HOST, HOST, *[AGGREGATION_NODE] * 3])
+    routes = Routes(fabric, ForwardingTables(clockwise, "clockwise"))
+    assert (faults.credit_loops(routes), faults.unreachable_pairs(routes)) == ([], 0)
 
 
 @pytest.mark.parametrize("switches", [3, 4, 5, 8])
@@ -272,6 +287,11 @@ def of_rates(rates: list[tuple[int, str]]) -> Fabric:
 def test_a_cable_is_held_against_its_peers(slower: list[tuple[int, str]], outcome: list[str]) -> None:
     findings = check_cables(of_rates([*[(4, "HDR")] * 10, *slower]))
     assert [finding.rule for finding in findings] == outcome
+
+
+def test_a_port_of_one_plane_of_an_xdr_switch_is_built_so() -> None:
+    findings = check_cables(of_rates([*[(4, "NDR")] * 10, *[(1, "XDR")] * 3]))
+    assert [finding.rule for finding in findings] == ["mixed_rates"]
 
 
 def test_an_older_leaf_switch_is_a_group_however_few_its_hosts_are() -> None:

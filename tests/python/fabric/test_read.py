@@ -534,3 +534,22 @@ def test_a_rate_at_one_end_is_that_of_the_cable(tmp_path: Path) -> None:
     is_host = np.maximum(fabric.link_from, fabric.link_to) >= len(fabric.switch_names)
     assert (fabric.link_width == np.where(is_host, 4, 0)).all()
     assert fabric.link_speed == ["SDR" if host else "" for host in is_host]
+
+
+def test_the_last_lid_that_dump_fts_leaves_out_is_no_missing_route(tmp_path: Path) -> None:
+    """infiniband-diags reads whole blocks of 64 LIDs, and leaves out the last one where a block would begin with it."""
+    (tmp_path / "net.txt").write_text((SIX / "topology.txt").read_text().replace("lid 11 ", "lid 64 "))
+    tables_of = (SIX / "fts.txt").read_text().replace("[0x0-0xb]", "[0x0-0x40]")
+    without = re.sub(r"^0x000b .*\n", "", tables_of, flags=re.MULTILINE)
+    counts = re.sub(
+        r"^(\d+) valid lids", lambda m: f"{int(m[1]) - 1} valid lids", without, flags=re.MULTILINE
+    )
+    (tmp_path / "fts.txt").write_text(counts)
+    fabric = read_fabric(tmp_path / "net.txt")
+    with pytest.raises(
+        UserError, match=r"no table has LID 64 \(node5\), the last one: dump_fts and ibroute leave"
+    ):
+        read_tables(tmp_path / "fts.txt", fabric)
+    whole = re.sub(r"^0x000b ", "0x0040 ", tables_of, flags=re.MULTILINE)
+    (tmp_path / "whole.txt").write_text(whole)
+    assert read_tables(tmp_path / "whole.txt", fabric).ports.all()

@@ -31,6 +31,12 @@ def prepare_check(verbs: Verbs) -> None:
         examples=EXAMPLES,
     )
     add_source(parser)
+    parser.add_argument(
+        "--one-lane",
+        action="store_true",
+        help="a credit loop in given tables is a fault: no engine made them that keeps routes apart by virtual lanes "
+        "(dfsssp, lash, nue, torus-2QoS)",
+    )
     add_output(parser)
     parser.set_defaults(sub_verb=run_check)
 
@@ -40,7 +46,7 @@ def run_check(args: argparse.Namespace) -> int:
     fabric, routes = read_fabric_and_tables(args)
     session = start_session(args, "fabric-check", fabric, routes)
     with session.interruptible():
-        for record in check_records(routes) if routes is not None else cable_records(fabric):
+        for record in check_records(routes, args.one_lane) if routes is not None else cable_records(fabric):
             session.run.append(record)
     is_judged = routes is not None and tells_of_own_tables(routes)
     return session.conclude(specs[WITH_TABLES if is_judged else CABLES_ALONE])

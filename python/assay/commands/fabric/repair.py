@@ -13,7 +13,7 @@ from assay.commands.fabric.source import add_source, read_source
 from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.commands.sub_verbs import Verbs
-from assay.errors import EXIT_PASS
+from assay.errors import EXIT_PASS, UserError
 from assay.fabric import Fabric, ForwardingTables, Routes
 from assay.fabric.faults import unreachable_pairs
 from assay.fabric.remedies.counted import fullest_link, is_sound, require_sound
@@ -83,7 +83,9 @@ def run_repair(args: argparse.Namespace) -> int:
         "fullest": fullest,
         "lids_per_host": len(tables),
         "least_with_tables": entry_bound(fabric),
-        "least_with_split_flows": lower_bound(fabric),
+        "least_with_split_flows": split
+        if (split := lower_bound(fabric)) is None or split <= fullest
+        else None,
         "entries_changed": changed,
         "cables_avoided": len({min(link, int(routes.fabric.reverse[link])) for link in avoided}),
         "credit_loops": 0,
@@ -115,8 +117,16 @@ def _better_tables(
     require_sound(repaired)
     fullest = fullest_link(repaired, path_of(fabric, paths))
     as_given = Routes(fabric, given)
-    if is_sound([as_given]) and (before := _fullest(as_given)) <= fullest:
+    if unreachable_pairs(as_given) or (before := _fullest(as_given)) > fullest:
+        return result.paths, fullest, result.changed
+    if is_sound([as_given]):
         return [given] * paths, before, 0
+    if not given.is_computed and before < fullest:
+        raise UserError(
+            f"{given.source}: {before} flows on the fullest link, {fullest} with the tables found; but the given ones "
+            "wait for each other in a circle if they share a virtual lane",
+            "keep them if the engine is dfsssp, lash, nue or torus-2QoS; else start from --routing up/down",
+        )
     return result.paths, fullest, result.changed
 
 
@@ -137,7 +147,7 @@ def _show(fabric: Fabric, routes: Routes, figures: dict[str, int | float | None]
     if figures["lids_per_host"] == 1:
         print(f"  any tables, at least{figures['least_with_tables']:8.0f}")
     if split is None:
-        print("  every flow split    not computed, the fabric is too large")
+        print("  every flow split    not known: the fabric is too large, or no tree")
     else:
         reached = split / figures["fullest"] if figures["fullest"] else 1.0
         print(f"  every flow split    {split:10.1f}; these tables reach {reached:.1%} of that bandwidth")

@@ -13,6 +13,7 @@ from assay.fabric.tables import NO_ENTRY, ForwardingTables
 from assay.fabric.topology import LAST_UNICAST_LID, Fabric
 
 LIDS = LAST_UNICAST_LID + 1
+BLOCK = 64  # LIDs that a switch tells at once
 FIX_MISMATCH = (
     "dump the topology and the tables again, both at the same time: they differ, or one is truncated"
 )
@@ -39,6 +40,10 @@ class TableBuilder:
         self._lines = np.zeros((fabric.switches, fabric.hosts), np.int32)
         self._table_lines: dict[int, int] = {}  # by switch: line at which its table begins
         self._entry_lines = np.zeros(LIDS, np.int32)  # by LID: line of its entry in the current table
+        self.last_lid = 0  # the highest one of the current table, where its heading says it
+        self._cut: dict[
+            int, int
+        ] = {}  # hosts' LIDs at the begin of a block that are the last of a table without them
 
     def _add_guids(self, fabric: Fabric) -> None:
         lids = np.concatenate([fabric.switch_lids, fabric.host_lids])
@@ -60,10 +65,17 @@ class TableBuilder:
                 f"{self._table_lines[number]}",
                 "give one dump, not two",
             )
+        self._end_table()
         self._table_lines[number] = line
         self._lines[number] = line
         self._entry_lines[:] = 0
         return number
+
+    def _end_table(self) -> None:
+        lid = self.last_lid
+        if lid and lid % BLOCK == 0 and lid < LIDS and self._host[lid] >= 0 and not self._entry_lines[lid]:
+            self._cut[lid] = int(self._host[lid])
+        self.last_lid = 0
 
     def add_entry(self, switch: int, lid: int, port: int, line: int, guid: int = 0) -> None:
         """An entry; ``guid`` is that of the port which the file names for the LID, 0 where it names none."""
@@ -87,6 +99,15 @@ class TableBuilder:
 
     def finish(self, is_diagnostic: bool = False) -> ForwardingTables:
         """``is_diagnostic``: of dump_fts, or of ibroute, which prints the table of one switch."""
+        self._end_table()
+        if is_diagnostic and self._cut:
+            lid, host = next(iter(self._cut.items()))
+            self.text.refuse(
+                self.text.last,
+                f"no table has LID {lid} ({self.fabric.host_names[host]}), the last one: dump_fts and ibroute leave it "
+                f"out if it is a multiple of {BLOCK}",
+                "give opensm-lfts.dump or opensm.fdbs (opensm -D 0x40), or ibdiagnet's .fdbs",
+            )
         missing = [name for k, name in enumerate(self.fabric.switch_names) if k not in self._table_lines]
         if not missing:
             return ForwardingTables(self._ports, str(self.text.path), self._lines)

@@ -7,6 +7,9 @@ Unicast lids [0x0-0x42] of switch DR path slid 0; dlid 0; 0,1,19,3 guid 0x000000
 Unicast lids [0-66] of switch Lid 2 guid 0x0000000000200000 ('leaf0'):
 0x0005 002 # Channel Adapter portguid 0x0000000000100003: 'node001 HCA-1'
 66 lids dumped                          the highest LID
+
+dump_fts and ibroute read whole blocks of 64 LIDs up to the highest one, and leave that one out where a block would
+begin with it (infiniband-diags 44).
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ from assay.fabric.read.text import LineReader, is_harmless
 from assay.fabric.tables import ForwardingTables
 from assay.fabric.topology import Fabric
 
-_HEAD = re.compile(r"Unicast lids \[.*?\] of switch .*?\bguid (0x[0-9a-fA-F]{1,16}) \(.*\):\s*")
+_HEAD = re.compile(
+    r"Unicast lids \[(?:.*?-)?((?:0x)?[0-9a-fA-F]+)?\] of switch .*?\bguid (0x[0-9a-fA-F]{1,16}) \(.*\):\s*"
+)
 _ENTRY = re.compile(r"(0x[0-9a-fA-F]{1,4}) ([0-9]{3})(?:\s+[:#].*|\s*)")
 _GUID = re.compile(r"portguid (0x[0-9a-fA-F]{1,16})")
 _COUNT = re.compile(r"([0-9]+) (valid )?lids dumped\s*")
@@ -44,7 +49,9 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
                 text.refuse(
                     number, "the table before this one has no end", "the file is damaged: take it again"
                 )
-            switch, listed, is_open = entries.begin_table(int(match[1], 16), number), 0, True
+            switch, listed, is_open = entries.begin_table(int(match[2], 16), number), 0, True
+            top = match[1] or "0"
+            entries.last_lid = int(top, 16 if top.startswith("0x") else 10) if top.isalnum() else 0
         elif match := _ENTRY.fullmatch(line):
             if switch < 0:
                 text.refuse(number, "an entry before the first switch", "is the file complete?")

@@ -46,7 +46,7 @@ def tree_of(fabric: Fabric) -> list[Switch]:
         switches.append(Switch(name, tuple(hosts), stands_for=named))
         below.append((name, members[0]))
     known = fabric.levels[fabric.levels != UNREACHED]
-    for level in range(1, int(known.max(initial=0)) + 1):
+    for level in range(int(known.max(initial=0)) + 1):  # 0: leaf switches that are cabled to each other
         if len(below) == 1:
             break
         part = _connected_parts(fabric, level)

@@ -31,6 +31,16 @@ def test_two_levels_are_leaves_and_one_switch_above() -> None:
     )
 
 
+@pytest.mark.parametrize("cables", [[(0, 1)], [(0, 1), (1, 2), (2, 0)]])
+def test_leaf_switches_that_are_cabled_to_each_other_have_one_above(cables: list[tuple[int, int]]) -> None:
+    """No job of Slurm spans switches without a common one above."""
+    switches = 1 + max(max(cable) for cable in cables)
+    fabric = connected(switches, cables, [host % switches for host in range(2 * switches)])
+    text = topology_conf(tree_of(fabric))
+    assert text.endswith(f"SwitchName=level0-0 Switches=s[0-{switches - 1}]\n")
+    assert text.count("Nodes=") == switches
+
+
 def differences_after_change(tmp_path: Path, old: str, new: str) -> list[str]:
     text = topology_conf(tree_of(FABRIC))
     assert old in text

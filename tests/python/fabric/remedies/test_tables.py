@@ -14,7 +14,9 @@ import pytest
 import subnet_simulation
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_fabrics import ring
 
+from assay.commands.fabric.repair import _better_tables
 from assay.errors import UserError
 from assay.fabric import Fabric, Routes, synthetic, tables
 from assay.fabric.read import read_fabric, read_tables
@@ -253,3 +255,14 @@ def test_tables_of_several_lids_need_hosts_with_several_lids() -> None:
     fabric = fat_tree("radix=8,nodes=30")
     with pytest.raises(UserError, match="node00 has 1 LID, and 2 are needed"):
         write_lfts(fabric, repair(fabric, None, 2).paths)
+
+
+def test_tables_of_virtual_lanes_are_not_replaced_by_fuller_ones() -> None:
+    """Shortest ways around a ring wait for each other unless lanes keep them apart. Without lanes one cable is hardly
+    used, so the others are fuller."""
+    fabric = ring(8)
+    given = ForwardingTables(tables.min_hop(fabric).ports, "given")
+    with pytest.raises(UserError, match="wait for each other in a circle if they share a virtual lane"):
+        _better_tables(fabric, given, 1)
+    computed = tables.min_hop(fabric)
+    assert computed.is_computed and _better_tables(fabric, computed, 1)[2] > 0
