@@ -76,11 +76,16 @@ def is_released(store: Path) -> bool:
 
 
 def end_drains(folder: Path) -> None:
-    """Kills all background drains of a folder's stores, and waits for their end."""
-    for pid in drains_of(folder):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not drains_of(folder))
+    """Kills all background drains of a folder's stores, also those that start meanwhile, and waits for their end."""
+
+    def none_is_left() -> bool:
+        found = drains_of(folder)
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not found
+
+    wait_until(none_is_left)
 
 
 def store_folder() -> Iterator[Path]:
