@@ -61,7 +61,7 @@ add_commands() {
 #!/bin/sh
 # Ctrl-C waits until Assay handles it: Python would print a traceback while it starts.
 [ "$(basename "$0")" = run_netsan.sh ] && set -- net "$@"
-exec env --block-signal=INT,TERM /usr/lib/assay/bin/python -m assay "$@"
+exec env --block-signal=INT,TERM /usr/lib/assay/bin/python -E -P -m assay "$@"
 END
     chmod 755 "$stage/usr/bin/assay"
     ln -s assay "$stage/usr/bin/run_netsan.sh"

@@ -1,14 +1,17 @@
-"""The entry point of every command. Ctrl-C or SIGTERM ends Assay without a traceback at any moment.
+"""The entry point of every command. Ctrl-C, SIGTERM or SIGHUP ends Assay without a traceback at any moment.
 
 Imports take a good part of a second, and a KeyboardInterrupt during an import can surface as another exception. During
 imports no other process has been started, so a signal ends this process at once, without a message. The script
-``assay`` blocks both signals while Python itself starts; ``main`` unblocks them once its handlers are set. After the
+``assay`` blocks the first two while Python itself starts; ``main`` unblocks them once its handlers are set. After the
 command has ended, the signals have their default action: they end the process, also without a message.
 """
 
 import os
 import signal
 import sys
+
+if not __package__:  # run as a file, without a search path
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def _exit_interrupted(*_: object) -> None:
@@ -26,7 +29,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     handled = [
         number for number, handler in handlers.items() if handler != signal.SIG_IGN
     ]  # ignored: nohup, &

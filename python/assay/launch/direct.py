@@ -14,18 +14,16 @@ Other lines are for rank 0, which gets one each time that it reports ``ready``; 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-import assay
 from assay.errors import EXIT_UNUSABLE, UserError
 from assay.lab import Lab
 from assay.launch.engines import check_transport_here
+from assay.launch.own_python import run_module
 from assay.launch.placement import HERE, REMOTE, Segment, Site, lab_site
 from assay.launch.without_mpi import WithoutMpi
 from assay.records.text import one_line
@@ -100,12 +98,10 @@ class Direct(WithoutMpi):
             start_s=self.start_s,
             planner=list(self.planner),
         )
-        return [sys.executable, "-m", MODULE, msgspec.json.encode(job).decode()]
+        return run_module(MODULE, msgspec.json.encode(job).decode())
 
     def environment(self, site: Site) -> dict[str, str]:
-        package = str(Path(assay.__file__).parent.parent)
-        search_path = os.environ.get("PYTHONPATH")
-        return {"PYTHONPATH": f"{package}{os.pathsep}{search_path}" if search_path else package}
+        return {}
 
 
 def check_transport(name: str) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from assay.launch.own_python import run_module
 from assay.launch.placement import HERE, Site
 from assay.records.schema import Failure
 from assay.records.units import format_size
@@ -41,7 +42,7 @@ class Loss(NamedTuple):
 
 def lost_large_packets(site: Site, hosts: Sequence[str]) -> dict[str, Loss]:
     """The hosts of these that only smaller packets reach, from where the launcher runs."""
-    command = site.wrap([sys.executable, "-m", "assay.launch.large_packets", *hosts[:MAX_HOSTS]])
+    command = site.wrap(run_module("assay.launch.large_packets", *hosts[:MAX_HOSTS]))
     try:
         output = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
         return {host: Loss(*sizes) for host, sizes in json.loads(output).items()}

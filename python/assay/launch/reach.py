@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from assay.errors import UserError
+from assay.launch.own_python import run_module
 from assay.launch.placement import Site
 from assay.launch.slurm_nodes import node_names
 from assay.records.padding import did_you_mean
@@ -52,7 +53,7 @@ def _check_lab(site: Site, hosts: list[str]) -> None:
             f"the lab has no host {', '.join(unknown)}", did_you_mean(unknown, site.lab.hosts, there)
         )
     # Checked from the lab's head, where the launcher runs.
-    command = site.lab.enter(site.lab.head, [sys.executable, __file__, *hosts])
+    command = site.lab.enter(site.lab.head, run_module("assay.launch.reach", *hosts))
     output = subprocess.run(command, capture_output=True, text=True, timeout=60 + LIMIT_S, check=True).stdout
     _refuse(json.loads(output))
 

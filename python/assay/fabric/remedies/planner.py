@@ -23,6 +23,7 @@ from assay.errors import EXIT_UNUSABLE, UserError
 from assay.fabric import schedules
 from assay.fabric.remedies.exchange import Demand, conflict_free
 from assay.fabric.schedules import IDLE, Ints
+from assay.launch.own_python import run_module
 from assay.records.text import one_line
 
 MODULE = __name__ if __name__ != "__main__" else "assay.fabric.remedies.planner"
@@ -130,7 +131,7 @@ def command(schedule: Path, ranks: int) -> list[str]:
     if not links_of(schedule).exists():
         return []
     read_links(links_of(schedule), ranks)
-    return [sys.executable, "-m", MODULE, str(schedule.resolve()), str(ranks)]
+    return run_module(MODULE, str(schedule.resolve()), str(ranks))
 
 
 def serve(schedule: Path, ranks: int) -> None:
