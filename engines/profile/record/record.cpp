@@ -29,12 +29,15 @@
 #include "preload/libraries.hpp"
 #include "preload/obstacle.hpp"
 #include "profile/attach/attach.hpp"
+#include "profile/forwarded_signals.hpp"
 #include "profile/record/fault_watch.hpp"
 #include "profile/record/pending_faults.hpp"
 #include "profile/record/trace_recorder.hpp"
 
 namespace assay::heap {
 namespace {
+
+using profile::ForwardedSignals;
 
 namespace fs = std::filesystem;
 
@@ -65,7 +68,8 @@ std::map<std::string, std::string> make_environment(const Settings& settings,
 
 // Starts the program as a child. A pipe reports a failed exec. Page faults are watched from its
 // first instruction on.
-pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) {
+pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults,
+             const ForwardedSignals& signals) {
     std::vector<std::string>& program = settings.program;
     const preload::PreloadObstacle obstacle = preload::obstacle_of_command(program[0].c_str());
     if (obstacle != preload::PreloadObstacle::none)
@@ -82,9 +86,7 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
                    preload::with_library(settings.library, std::getenv("LD_PRELOAD")).c_str(), 1);
         for (const auto& [name, value] : make_environment(settings, arenas))
             setenv(name.c_str(), value.c_str(), 1);
-        std::signal(SIGUSR1, SIG_DFL);
-        std::signal(SIGINT, SIG_DFL);
-        std::signal(SIGTERM, SIG_DFL);
+        signals.restore();
         std::signal(SIGPIPE, SIG_DFL);
         std::vector<char*> argv;
         argv.reserve(program.size() + 1);
@@ -262,18 +264,13 @@ private:
 
 int record(Settings settings) {
     const MemoryFolder arenas(arenas_prefix, settings.directory);
-    // Ctrl-C reaches the program directly, as it is in the same process group. Other signals are
-    // forwarded.
-    std::signal(SIGINT, SIG_IGN);
-    std::signal(SIGTERM, on_signal);
-    std::signal(SIGHUP, on_signal);
+    const ForwardedSignals signals;
     std::signal(SIGUSR1, on_dump_signal);
     FaultWatch faults;
-    const pid_t program = launch(settings, arenas.path(), faults);
+    const pid_t program = launch(settings, arenas.path(), faults, signals);
     int status = 0;
     Recorder(settings, arenas.path(), faults).run([&] {
-        if (const int number = std::exchange(received_signal, 0); number != 0)
-            kill(program, number);
+        ForwardedSignals::pass_on(program);
         return waitpid(program, &status, WNOHANG) == program;
     });
     return status;

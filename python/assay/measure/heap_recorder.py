@@ -13,7 +13,7 @@ from assay.errors import REPAIR, UserError
 from assay.launch.engines import engines_folder
 from assay.launch.preload import launcher_of
 from assay.launch.preload_folder import preload_folder
-from assay.measure.recorded_program import ENDING, run_recorded
+from assay.measure.recorded_program import run_to_end
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ def record_program(folder: Path, program: Sequence[str], recording: Recording = 
     make_private(folder)
     arguments = ["--libraries", str(libraries), *recording.arguments(), str(folder)]
     command: list[str | Path] = [recorder(), "record", *arguments, "--", *program]
-    # SIGUSR1 asks for a profile while the program runs.
-    return run_recorded(command, forwarded_signals=(*ENDING, signal.SIGUSR1))
+    return run_to_end(command)  # SIGUSR1 asks the recorder for a profile while the program runs
 
 
 def record_running(

@@ -16,7 +16,7 @@ from assay.launch.engines import MeasurementDescription, Metric, Parameter, engi
 from assay.launch.preload import launcher_of
 from assay.launch.preload_folder import preload_folder
 from assay.measure.kept_sources import keep_sources
-from assay.measure.recorded_program import run_recorded
+from assay.measure.recorded_program import run_to_end
 from assay.measure.session import Session
 from assay.numa.analysis import analyse, processes
 from assay.numa.applied import load_applied, measured
@@ -122,7 +122,7 @@ def record_program(folder: Path, program: Sequence[str], recording: NumaRecordin
     folder.mkdir(
         mode=0o700, parents=True, exist_ok=True
     )  # a profile holds paths and names of the user's work
-    return run_recorded(command, environment)
+    return run_to_end(command, environment)
 
 
 def conclude(session: Session) -> Profiles:

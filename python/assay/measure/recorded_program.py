@@ -1,4 +1,4 @@
-"""Runs a program under a recorder, with its own input and output."""
+"""Runs a user's program, under a recorder or the accelerator, with its own input and output."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-ENDING = (signal.SIGTERM, signal.SIGHUP)
+# Batch systems end jobs by the first ones, and warn of the end by the others.
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def run_recorded(
-    command: Sequence[str | Path],
-    environment: Mapping[str, str] | None = None,
-    forwarded_signals: Sequence[signal.Signals] = ENDING,
-) -> int:
-    """Runs the recorder's command to its end. Returns its exit status, 128 + N after signal N. ``forwarded_signals``
-    are sent on to the recorder. Raises FileNotFoundError when it cannot be started."""
+def run_to_end(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> int:
+    """Runs a command to its end. Returns its exit status, 128 + N after signal N. Signals to Assay are sent on to it;
+    those that Assay was started to ignore (nohup) it ignores too. Raises OSError when it cannot be started."""
     process: subprocess.Popen[bytes] | None = None
     early: list[int] = []  # signals that came before the recorder was started
 
@@ -27,8 +24,8 @@ def run_recorded(
         else:
             process.send_signal(number)
 
-    # The terminal sends Ctrl-C to the program, too; the recording until then is kept.
-    handlers = dict.fromkeys(forwarded_signals, forward) | {signal.SIGINT: lambda *_: None}
+    # The terminal sends Ctrl-C to the program, too.
+    handlers = dict.fromkeys(FORWARDED, forward) | {signal.SIGINT: lambda *_: None}
     with _handled(handlers):
         process = subprocess.Popen(command, env=environment)
         for number in early:
@@ -39,9 +36,13 @@ def run_recorded(
 
 @contextlib.contextmanager
 def _handled(handlers: Mapping[signal.Signals, Callable[[int, object], None]]) -> Iterator[None]:
-    """Handles signals so for the block. A program that is started in it has the kernel's own handling, as ``exec``
-    passes only on what is ignored."""
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    """Handles signals so for the block, except those that are ignored. A program that is started in it ignores these
+    too, and has the kernel's own handling of the others, as ``exec`` passes on nothing else."""
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in handlers.items()
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
     try:
         yield
     finally:

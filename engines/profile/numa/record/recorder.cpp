@@ -25,12 +25,15 @@
 #include "core/text.hpp"
 #include "preload/libraries.hpp"
 #include "preload/obstacle.hpp"
+#include "profile/forwarded_signals.hpp"
 #include "profile/numa/hooks/ring.hpp"
 #include "profile/numa/record/process.hpp"
 #include "profile/numa/record/ring_folder.hpp"
 
 namespace assay::numa {
 namespace {
+
+using profile::ForwardedSignals;
 
 namespace fs = std::filesystem;
 
@@ -48,9 +51,6 @@ constexpr Nanoseconds children_limit_ns = 1'000'000'000;
 // cost at most 0.5 % of the time. The pause is also at least 1 % of the run time so far, which
 // limits the number of scans in a long run.
 constexpr Nanoseconds min_pause_factor = 200, age_divisor = 100;
-
-volatile sig_atomic_t received_signal = 0;
-void on_signal(int number) { received_signal = number; }
 
 void set_environment(const Settings& settings, const std::string& rings, std::size_t nodes) {
     const bool loads =
@@ -71,7 +71,7 @@ public:
     Recorder(const Settings& settings, const RingFolder& folder)
         : settings_(settings), folder_(folder), topology_(read_topology(settings.emulated)) {}
 
-    pid_t launch();
+    pid_t launch(const ForwardedSignals& signals);
     // Records until `has_ended` returns true, and up to children_limit_ns longer for children.
     template <class HasEnded>
     void run(HasEnded has_ended);
@@ -136,7 +136,7 @@ void report_unrecorded(const std::string& folder) {
     for (const auto& [program, why] : notes) report_obstacle(program, why);
 }
 
-pid_t Recorder::launch() {
+pid_t Recorder::launch(const ForwardedSignals& signals) {
     const auto obstacle = preload::obstacle_of_command(settings_.program[0].c_str());
     if (obstacle != preload::PreloadObstacle::none)
         report_obstacle(settings_.program[0], preload::reason(obstacle));
@@ -147,7 +147,7 @@ pid_t Recorder::launch() {
     if (pid < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
     if (pid == 0) {
         set_environment(settings_, folder_.path(), topology_.nodes.size());
-        for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
+        signals.restore();
         std::vector<char*> argv;
         argv.reserve(settings_.program.size() + 1);
         for (const std::string& word : settings_.program)
@@ -393,15 +393,12 @@ Sampling Recorder::sampling() const {
 
 int record(const Settings& settings) {
     const RingFolder rings(settings.directory);
-    std::signal(SIGINT, SIG_IGN);
-    std::signal(SIGTERM, on_signal);
-    std::signal(SIGHUP, on_signal);
+    const ForwardedSignals signals;
     Recorder recorder(settings, rings);
-    const pid_t program = recorder.launch();
+    const pid_t program = recorder.launch(signals);
     int status = 0;
     recorder.run([&] {
-        if (const int number = std::exchange(received_signal, 0); number != 0)
-            kill(program, number);
+        ForwardedSignals::pass_on(program);
         return waitpid(program, &status, WNOHANG) == program;
     });
     recorder.write();

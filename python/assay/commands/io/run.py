@@ -6,8 +6,6 @@ import argparse
 import contextlib
 import os
 import secrets
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -30,6 +28,7 @@ from assay.launch.stores import (
     list_store,
     recover_store,
 )
+from assay.measure.recorded_program import run_to_end
 from assay.measure.startable import require_program
 from assay.records.text import name_text
 from assay.records.units import format_quantity
@@ -116,23 +115,13 @@ def _run_without_accelerator(args: argparse.Namespace, obstacle: Obstacle) -> in
 
 
 def _run_command(command: list[str], extra_env: dict[str, str]) -> int:
-    """Runs a command and returns its exit status. Ctrl-C reaches the command directly; SIGTERM is passed on."""
+    """Runs a command and returns its exit status."""
     try:
-        process = subprocess.Popen(command, env={**os.environ, **extra_env})
+        return run_to_end(command, {**os.environ, **extra_env})
     except OSError as error:
         raise UserError(
             f"cannot run {command[0]}: {error.strerror}", "check that it is on PATH and executable"
         ) from None
-    handlers = {
-        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number)),
-    }
-    try:
-        status = process.wait()
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    return 128 - status if status < 0 else status
 
 
 def _conclude_job(job: str, args: argparse.Namespace, has_failed: bool) -> bool:
