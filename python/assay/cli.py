@@ -206,7 +206,7 @@ def main(argv: list[str] | None = None, begin: Callable[[], object] = lambda: No
     arguments = sys.argv[1:] if argv is None else argv
     try:
         begin()
-        _interrupt_on_sigterm()
+        _interrupt_on_ending()
         prepare_output()
         status = _execute(arguments)
         sys.stdout.flush()
@@ -269,12 +269,11 @@ def _report_exception(error: Exception) -> int:
     return exit_code_after(error)
 
 
-def _interrupt_on_sigterm() -> None:
-    """Handles SIGTERM like Ctrl-C: measured records are kept. Ignores a second SIGTERM, as 'timeout' sends two."""
+def _interrupt_on_ending() -> None:
+    """Handles SIGTERM, and SIGHUP of a terminal that is closed, like Ctrl-C: measured records are kept. Ignores the
+    second one: 'timeout' sends two, and a shell that is hung up sends its own beside the terminal's."""
     if threading.current_thread() is not threading.main_thread():
         return  # only the main thread may set handlers
-    if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
-        return
     seen = False
 
     def interrupt(*_: object) -> None:
@@ -283,4 +282,6 @@ def _interrupt_on_sigterm() -> None:
             seen = True
             raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, interrupt)

@@ -186,25 +186,30 @@ std::vector<ThreadResult> run(const Plan& plan, Sink& sink) {
                        [&]() noexcept { begin = now() + warm_up; });
     std::vector<std::jthread> pool;
     pool.reserve(threads);
-    for (std::size_t t = 0; t < threads; ++t)
-        pool.emplace_back([&, t] {
-            std::optional<Worker> worker;
-            const PacedStep& step = steps[t % steps.size()];
-            try {
-                prctl(PR_SET_TIMERSLACK, 1);  // the default lets it wake up to 50 us late
-                const NumaNode& place = places[(t / steps.size()) % places.size()];
-                bind_to_node(place);
-                worker.emplace(plan.workload, step, place.number);
-            } catch (...) {
-                errors[t] = std::current_exception();
-                failed = true;
-            }
-            ready.arrive_and_wait();
-            if (!failed)
-                results[t] =
-                    run_paced(*worker, begin, phase(t), plan.period(step), plan.blocks(step));
-            --running;
-        });
+    const auto work = [&](std::size_t t) {
+        std::optional<Worker> worker;
+        const PacedStep& step = steps[t % steps.size()];
+        try {
+            prctl(PR_SET_TIMERSLACK, 1);  // the default lets it wake up to 50 us late
+            const NumaNode& place = places[(t / steps.size()) % places.size()];
+            bind_to_node(place);
+            worker.emplace(plan.workload, step, place.number);
+        } catch (...) {
+            errors[t] = std::current_exception();
+            failed = true;
+        }
+        ready.arrive_and_wait();
+        if (!failed)
+            results[t] = run_paced(*worker, begin, phase(t), plan.period(step), plan.blocks(step));
+        --running;
+    };
+    try {
+        for (std::size_t t = 0; t < threads; ++t) pool.emplace_back(work, t);
+    } catch (...) {  // no more threads: the others would wait for those
+        failed = true;
+        for (std::size_t t = pool.size(); t < threads; ++t) ready.arrive_and_drop();
+        throw;
+    }
     const Nanoseconds first = now();
     while (running > 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));

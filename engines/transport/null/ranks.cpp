@@ -82,16 +82,21 @@ void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Tr
     {
         std::vector<std::jthread> threads;
         threads.reserve(static_cast<std::size_t>(ranks));
-        for (int rank = 0; rank < ranks; ++rank)
-            threads.emplace_back([&, rank] {
-                try {
-                    for (bool is_alive = true; is_alive;) is_alive = run_rank(fabric, rank, body);
-                } catch (...) {
-                    errors[static_cast<std::size_t>(rank)] = std::current_exception();
-                    fabric.end(2);  // the other ranks would wait for this one
-                }
-                fabric.leave(rank);
-            });
+        const auto live = [&](int rank) {
+            try {
+                for (bool is_alive = true; is_alive;) is_alive = run_rank(fabric, rank, body);
+            } catch (...) {
+                errors[static_cast<std::size_t>(rank)] = std::current_exception();
+                fabric.end(2);  // the other ranks would wait for this one
+            }
+            fabric.leave(rank);
+        };
+        try {
+            for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(live, rank);
+        } catch (...) {  // no more threads: the others would wait for those
+            fabric.end(2);
+            throw;
+        }
     }
     std::exception_ptr aborted;
     for (const std::exception_ptr& error : errors) {

@@ -6,7 +6,6 @@ Rarely used options go into the group ``advanced``: ``--help`` leaves them out a
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shutil
 import textwrap
@@ -181,6 +180,4 @@ def _argument_name(action: argparse.Action) -> str:
 
 
 def _width() -> int:
-    columns = os.environ.get("COLUMNS", "")
-    terminal = int(columns) if columns.isdigit() else shutil.get_terminal_size((WIDTH, 24)).columns
-    return max(40, min(WIDTH, terminal))
+    return max(40, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))

@@ -13,7 +13,7 @@ from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch.engines import Parameter, describe, describe_storage, probe
 from assay.launch.hosts import host_list
-from assay.launch.launchers import Local, default_launcher, launcher_on
+from assay.launch.launchers import Local, launcher_on
 from assay.launch.placement import Segment
 from assay.launch.reach import check_hosts
 from assay.records.schema import Scalar
@@ -61,7 +61,7 @@ class Run:
         if args.launcher:
             launcher = launcher_on(args.launcher, site)
         else:
-            launcher = Local() if single_host and len(hosts) == 1 else default_launcher()
+            launcher = Local() if single_host and len(hosts) == 1 else launcher_on(None, site)
         specs = specifications(args)
         check_hosts(site, hosts)
         session = open_session("run", args, hosts)

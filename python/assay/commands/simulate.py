@@ -7,7 +7,6 @@ import math
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from assay.commands import eb, net, saturate
@@ -93,7 +92,7 @@ class Simulate:
         reason = missing_engine() if args.flows else simulator.unavailable()
         if reason:
             raise UserError(f"nothing can be simulated here: {reason}")
-        with tempfile.TemporaryDirectory(prefix="assay-simulate-") as folder:
+        with simulator.temporary_folder() as folder:
             platform = change_platform(args.platform, args.nodes, args.set, Path(folder))
             hosts = platform_hosts(platform)[: args.nodes]
             args.enlarged = _describe_added(args, hosts)

@@ -107,6 +107,9 @@ class Local(WithoutMpi):
         ]
 
 
+ALLOCATORS = "^slurm,tm,pbs,lsf,loadleveler,gridengine,alps,flux"  # Open MPI's readers of a batch job's hosts
+
+
 class OpenMpi:
     """Open MPI's mpirun, 4 and 5, without its start-up tree, so that no host is started through another."""
 
@@ -115,8 +118,11 @@ class OpenMpi:
 
     def program(self) -> str | None:
         if is_for_abi():
-            return first_of_kind(["mpirun", "mpiexec", "mpirun.openmpi"], "openmpi")
-        return shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+            found = first_of_kind(["mpirun", "mpiexec", "mpirun.openmpi"], "openmpi")
+        else:
+            found = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
+        # It takes the folder above as its prefix: "/" where PATH has /bin, a link to /usr/bin, first.
+        return found and os.path.join(os.path.realpath(os.path.dirname(found)), os.path.basename(found))
 
     def unavailable(self) -> str | None:
         if self.flavour not in flavours():
@@ -156,14 +162,15 @@ class OpenMpi:
             )
             tree = ["--prtemca", "plm_ssh_no_tree_spawn", "1"] if site.name != "here" else []
             interface = ["--prtemca", "prte_if_include", site.interface] if site.interface else []
-            return [*agent, *tree, *interface]
+            alone = [] if site.name != "here" else ["--prtemca", "ras", ALLOCATORS]
+            return [*agent, *tree, *interface, *alone]
         command = ["--mca", "orte_abort_on_non_zero_status", "1"]
         if site.agent:
             command += ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", site.agent]
         if site.name != "here":
             command += ["--mca", "plm_rsh_no_tree_spawn", "1"]
-        else:  # a site's default list of hosts would start the ranks elsewhere
-            command += ["--mca", "orte_default_hostfile", "none"]
+        else:  # the hosts of a batch job, or a site's default list, would start the ranks elsewhere
+            command += ["--mca", "orte_default_hostfile", "none", "--mca", "ras", ALLOCATORS]
         names = {host for segment in segments for host in segment.hosts}
         # Open MPI cuts names at the first dot, and then takes two hosts for one.
         if len(set(map(short_name, names))) < len(names):
@@ -226,7 +233,7 @@ class Hydra:
             command += ["-iface", site.interface]
         hosts = Counter(host for segment in segments for host in segment.hosts)
         if site.name == "here":
-            command += ["-launcher", "fork"]
+            command += ["-launcher", "fork", "-hosts", "localhost"]  # not the hosts of a batch job
         else:  # one list for all segments; a host in several segments has consecutive ranks
             command += ["-hosts", ",".join(f"{host}:{ranks}" for host, ranks in hosts.items())]
         for index, segment in enumerate(segments):
@@ -298,6 +305,10 @@ class Srun:
 
     def environment(self, site: Site) -> dict[str, str]:
         extra = {"OMPI_MCA_plm_rsh_agent": site.agent} if site.agent else {}
+        if (
+            "SLURM_STEP_ID" in os.environ
+        ):  # a step (srun --pty bash) has all processors; the new one shares them
+            extra["SLURM_OVERLAP"] = "1"
         if "SLURM_PMIX_FENCE" not in os.environ:
             # At the end of MPI_Init, Slurm 22.05 runs a barrier over a tree, which waits for the ranks of the same host
             # only. A rank then sends to a rank that is still in MPI_Init, and Open MPI 4.1 crashes. The ring waits for
@@ -442,7 +453,7 @@ def hangs_in_labs(launcher: Launcher) -> bool:
     return launcher.name == "mpich" and version < 5
 
 
-def launcher_on(name: str | None, site: Site) -> Launcher:
+def launcher_on(name: str | None, site: Site, option: str = "--launcher") -> Launcher:
     """Returns the named launcher or the default one. Raises UserError if the site does not support it."""
     launcher = find_launcher(name) if name else default_launcher()
     if site.lab and launcher.name == "srun" and not site.lab.slurm:
@@ -451,6 +462,6 @@ def launcher_on(name: str | None, site: Site) -> Launcher:
         check_controller()
     if site.lab and hangs_in_labs(launcher):
         raise UserError(
-            "MPICH 4.0 hangs at its end across lab hosts", "use --launcher mpich-wheel or --launcher openmpi"
+            "MPICH 4.0 hangs at its end across lab hosts", f"use {option} mpich-wheel or {option} openmpi"
         )
     return launcher

@@ -50,6 +50,13 @@ def unavailable() -> str | None:
     return None
 
 
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for a simulation's files. smpirun is a shell script, and SimGrid takes a comma for a separator: the
+    user's folder of temporary files has neither, or another one is taken."""
+    is_plain = re.fullmatch(r"[\w./+~-]+", tempfile.gettempdir(), re.ASCII)
+    return tempfile.TemporaryDirectory(prefix="assay-simulate-", dir=None if is_plain else "/tmp")
+
+
 def simulates(launcher: Launcher) -> bool:
     """Whether its ranks are simulated: their times are not this machine's."""
     return launcher.name in (Simulator.name, Flows.name)

@@ -377,16 +377,22 @@ class Session:
         outcome = self._outcome(verdicts, judged=bool(specifications))
         self.run.info.outcome, self.run.info.result = outcome, result(self.run.records)
         self.run.finish("partial" if self.ended_early else "complete", self.ended_early)
-        report = build_report(self.run.path, profiles=profiles)
+        report, unwritten = None, None
+        try:
+            report = build_report(self.run.path, profiles=profiles)
+        except UserError as error:  # what was measured is shown all the same
+            unwritten = error
         if self.as_json:
             self.print_json()
         elif not self.quiet:
             self._show(verdicts, profiles, report)
+        if unwritten:
+            raise unwritten
         if self.interrupted:
             return EXIT_INTERRUPTED
         return EXIT_OF[outcome] if outcome else EXIT_PASS
 
-    def _show(self, verdicts: Sequence[schema.Verdict], profiles: Profiles, report: Path) -> None:
+    def _show(self, verdicts: Sequence[schema.Verdict], profiles: Profiles, report: Path | None) -> None:
         outcome = self.run.info.outcome
         show_profiles(self.out, profiles, self.run.path)
         show_numa_profiles(self.out, profiles, self.run.path)
@@ -400,7 +406,8 @@ class Session:
             self.out.print(
                 f"{self.run.info.busy}; fix: measure again when nothing else runs here", soft_wrap=True
             )
-        self.out.print(f"report: {report}", soft_wrap=True)
+        if report:
+            self.out.print(f"report: {report}", soft_wrap=True)
 
     def _outcome(self, verdicts: Sequence[schema.Verdict], judged: bool) -> Outcome | None:
         """A partial run can fail, but never pass."""

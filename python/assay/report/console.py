@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
 from typing import IO, Any, Literal
 
@@ -42,5 +43,7 @@ def console(stderr: bool = False) -> Console:
     """A console of the terminal's width; of WIDTH columns without a terminal. With NO_COLOR it sends no escape
     sequences at all: bold and dim are left out, too."""
     colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    terminal = _Output(stderr=stderr, color_system=colors)
+    # A terminal may not know its width: 0 stands for that (tty_ioctl(4), and COLUMNS of some shells).
+    width = shutil.get_terminal_size().columns if os.environ.get("COLUMNS") == "0" else None
+    terminal = _Output(stderr=stderr, color_system=colors, width=width)
     return terminal if terminal.is_terminal else _Output(stderr=stderr, color_system=colors, width=WIDTH)

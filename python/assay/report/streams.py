@@ -1,28 +1,37 @@
 """Prepares standard output and standard error for all verbs.
 
-If the reader of a pipe ends early ("| head"), the verb runs on, so its exit code is unchanged. A character that the
-terminal's encoding lacks is escaped, and so are characters that change what a terminal does (records/text.py).
+If the reader of a pipe ends early ("| head") or the terminal is closed, the verb runs on, so its exit code is
+unchanged. Messages that standard error does not take are dropped: results have a stream of their own. A character that
+the terminal's encoding lacks is escaped, and so are characters that change what a terminal does (records/text.py).
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import os
 import sys
+from collections.abc import Collection
 from typing import Any, TextIO, cast
 
 from assay.errors import UserError
 from assay.records.text import printable
 
 
-class _PipeWithoutErrors(io.FileIO):
-    """A descriptor that drops what is written after its reader has closed the pipe."""
+class _Descriptor(io.FileIO):
+    """A descriptor that drops what is written once that fails with one of the errors of ``dropping``; None: any."""
+
+    def __init__(self, descriptor: int, dropping: Collection[int] | None) -> None:
+        super().__init__(descriptor, "w", closefd=False)
+        self._dropping = dropping
 
     def write(self, data: Any) -> int:
         try:
             return super().write(data)
-        except BrokenPipeError:
+        except OSError as error:
+            if self._dropping is not None and error.errno not in self._dropping:
+                raise
             _discard(self.fileno())
             return memoryview(data).nbytes
 
@@ -58,7 +67,9 @@ def prepare_output() -> None:
     A shell that runs a script without a stream has opened the script in its place: it cannot be written to."""
     if sys.stdout is not None and sys.stdout is sys.__stdout__:
         output = cast(TextIO, sys.stdout)
-        sys.stdout = _wrap_stream(output) if _can_write(output) else None
+        # A terminal that was closed fails with EIO, as a disk does that breaks.
+        gone = (errno.EPIPE, errno.EIO) if output.isatty() else (errno.EPIPE,)
+        sys.stdout = _wrap_stream(output, gone, output.isatty()) if _can_write(output) else None
     if sys.stderr is not None and sys.stderr is sys.__stderr__:
         errors = cast(TextIO, sys.stderr)
         if not _can_write(errors):
@@ -66,7 +77,7 @@ def prepare_output() -> None:
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     elif sys.stderr is sys.__stderr__:
-        sys.stderr = _wrap_stream(cast(TextIO, sys.stderr), line_buffering=True)
+        sys.stderr = _wrap_stream(cast(TextIO, sys.stderr), None, line_buffering=True)
     if sys.stdout is None:
         raise UserError("standard output is closed", "send it to a file, or to /dev/null if it is not needed")
 
@@ -75,10 +86,9 @@ def _can_write(stream: TextIO) -> bool:
     return fcntl.fcntl(stream.fileno(), fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
 
 
-def _wrap_stream(stream: TextIO, line_buffering: bool = False) -> TextIO:
+def _wrap_stream(stream: TextIO, dropping: Collection[int] | None, line_buffering: bool) -> TextIO:
     stream.flush()
-    raw = _PipeWithoutErrors(stream.fileno(), "w", closefd=False)
-    line_buffering = line_buffering or stream.isatty()
+    raw = _Descriptor(stream.fileno(), dropping)
     return _Stream(io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=line_buffering)
 
 

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from assay.cli import main
+from assay.errors import UserError
 from assay.records.run import Run
 from assay.records.schema import Finding, Measurement, Summary
 
@@ -107,6 +109,57 @@ def test_a_full_disk_under_standard_output_is_one_line(options: list[str]) -> No
     assert done.stderr.startswith("assay: no space left") and done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize(("options", "status"), [(["list"], 0), (["dance"], 2)])
+def test_a_full_disk_under_standard_error_changes_no_exit_code(options: list[str], status: int) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, *options], stdout=subprocess.DEVNULL, stderr=full, env=environment(), timeout=LIMIT_S
+        )
+    assert done.returncode == status
+
+
+def test_a_terminal_that_is_closed_changes_no_exit_code() -> None:
+    program = """
+import os, pty, sys
+terminal, terminal_end = pty.openpty()
+os.dup2(terminal_end, 1), os.dup2(terminal_end, 2), os.close(terminal_end)
+sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__ = os.fdopen(1, "w"), os.fdopen(2, "w")
+from assay.report.streams import prepare_output
+prepare_output()
+print("before"), sys.stdout.flush()
+os.close(terminal)
+print("after"), print("after", file=sys.stderr), sys.stdout.flush(), sys.exit(7)
+"""
+    assert subprocess.run([sys.executable, "-c", program], env=environment(), timeout=LIMIT_S).returncode == 7
+
+
+def test_a_terminal_of_no_known_width_is_printed_to(run: Path) -> None:
+    terminal, terminal_end = pty.openpty()
+    with open(terminal, "rb", buffering=0, closefd=True) as shown:
+        subprocess.run(
+            [*COMMAND, "judge", str(run), "net"],
+            stdout=terminal_end,
+            env=environment(COLUMNS="0"),
+            timeout=LIMIT_S,
+        )
+        os.close(terminal_end)
+        assert b"INCONCLUSIVE" in shown.read(1 << 16)
+
+
+def test_results_are_shown_where_the_report_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise UserError("cannot write run/report.html: Is a directory", "name a writable file with -o")
+
+    monkeypatch.setattr("assay.measure.session.build_report", fail)
+    out = str(tmp_path / "run")
+    assert main(["heap", "-o", out, "--", "sh", "-c", "exit 0"]) == 2
+    shown = capfd.readouterr()
+    assert "allocated " in shown.err and "report:" not in shown.err
+    assert "cannot write run/report.html" in shown.err
+
+
 def test_a_terminal_without_the_characters_gets_escapes(run: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "report", str(run), "--html", str(run / "5 \u00b5s.html")],
@@ -184,24 +237,33 @@ def test_a_signal_during_the_imports_is_an_interruption(tmp_path: Path, number: 
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
+def checkout(folder: Path, before: str) -> None:
+    """The script in a folder of its own, with a Python that runs lines of a shell before it starts."""
+    shutil.copy(ROOT / "assay", folder)
+    (folder / "python").symlink_to(ROOT / "python")
+    python = folder / ".venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\n{before}exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_python_starts_is_an_interruption(tmp_path: Path, number: signal.Signals) -> None:
-    """The signal is planted where Python imports its own modules, before the first line of Assay."""
+    """The signal is planted before Python starts: it is pending, as the script blocks it."""
     if subprocess.run(["env", "--block-signal=INT", "true"], capture_output=True).returncode:
         pytest.skip("optional: this env blocks no signals")
-    (tmp_path / "sitecustomize.py").write_text(f"import os\nos.kill(os.getpid(), {int(number)})\n")
+    checkout(tmp_path, f"kill -{number.name.removeprefix('SIG')} $$\n")
     done = subprocess.run(
-        [ROOT / "assay", "list"],
-        capture_output=True,
-        text=True,
-        env=environment(PYTHONPATH=str(tmp_path)),
-        timeout=LIMIT_S,
+        [tmp_path / "assay", "list"], capture_output=True, text=True, env=environment(), timeout=LIMIT_S
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.slow
-def test_sigterm_keeps_the_measurements_and_writes_the_report(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_keeps_the_measurements_and_writes_the_report(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     """The signal is sent twice, as 'timeout' does, after the first measurement."""
     options = ["--budget", "0.5s", "--repeats", "3", "--bytes", "4MiB", "--threads", "1", "-o", "run"]
     process = subprocess.Popen(
@@ -217,8 +279,8 @@ def test_sigterm_keeps_the_measurements_and_writes_the_report(tmp_path: Path) ->
         while not records.is_file() or b'"bandwidth"' not in records.read_bytes():
             assert process.poll() is None
             time.sleep(0.02)
-        process.send_signal(signal.SIGTERM)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
+        process.send_signal(number)
         out, err = process.communicate(timeout=LIMIT_S)
     finally:
         process.kill()

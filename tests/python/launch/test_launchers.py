@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,48 @@ def test_settings_of_open_mpi_do_not_label_lines_nor_move_ranks() -> None:
     assert OpenMpi().environment(REMOTE)["OMPI_MCA_orte_tag_output"] == "0"
     here, there = (" ".join(OpenMpi().command(site, [Segment(["a"])], ["x"])) for site in (HERE, REMOTE))
     assert "--mca orte_default_hostfile none" in here and "default_hostfile" not in there
+
+
+@pytest.mark.parametrize("name", ["openmpi", "mpich"])
+def test_ranks_here_start_here_in_a_batch_job_of_other_hosts(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    try:
+        launcher = find_launcher(name)
+    except UserError as error:
+        pytest.skip(f"optional: {error.what}")
+    job = {"JOBID": "7", "JOB_ID": "7", "NNODES": "2", "NODELIST": "other[1-2]", "TASKS_PER_NODE": "1(x2)"}
+    for variable, value in {
+        **job,
+        "JOB_NODELIST": job["NODELIST"],
+        "NODEID": "0",
+        "JOB_CPUS_PER_NODE": "1(x2)",
+    }.items():
+        monkeypatch.setenv(f"SLURM_{variable}", value)
+    command = launcher.command(HERE, [Segment(["here", "here"])], ["uname", "-n"])
+    environment = {**os.environ, **launcher.environment(HERE)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.split()) == (0, [os.uname().nodename] * 2), done.stderr
+
+
+def test_open_mpi_has_the_folder_of_usr_where_another_name_of_it_is_first_in_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A prefix of "/" would be searched for its files."""
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    (tmp_path / "bin").symlink_to("usr/bin")
+    program = tmp_path / "usr/bin/mpirun.openmpi"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert OpenMpi().program() == str(program)
+
+
+def test_a_step_of_slurm_shares_its_processors_with_the_one_within(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_STEP_ID", raising=False)
+    assert "SLURM_OVERLAP" not in Srun().environment(REMOTE)
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
+    assert Srun().environment(REMOTE)["SLURM_OVERLAP"] == "1"
 
 
 def test_srun_keeps_the_order_of_ranks_and_kills_all_if_one_fails() -> None:

@@ -124,3 +124,21 @@ def test_one_mpi_that_does_not_start_hides_no_benchmark_of_another(
     assert describe_storage() == described.measurements
     whole.unlink()
     assert describe_storage() == []
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="optional: root alone becomes another"
+)
+def test_a_limit_of_threads_is_said_and_nothing_waits_for_those_that_lack() -> None:
+    engine = probe()
+    other = ["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups", "prlimit", "--nproc=6"]
+    if subprocess.run([*other, engine, "--identity"], capture_output=True, timeout=60).returncode:
+        pytest.skip("optional: another user cannot run the engine in this checkout")
+    done = subprocess.run(
+        [*other, "env", "ASSAY_NULL_RANKS=16", engine, "run", "events.build"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("assay-probe: cannot start a thread; fix: raise the limit")

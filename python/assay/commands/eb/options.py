@@ -25,7 +25,7 @@ from assay.fabric.remedies import planner
 from assay.launch.direct import OFI, TRANSPORTS, Direct, check_transport
 from assay.launch.engines import check_settings, describe, probe
 from assay.launch.hosts import host_list
-from assay.launch.launchers import Launcher, default_launcher, launcher_on
+from assay.launch.launchers import Launcher, launcher_on
 from assay.launch.placement import HERE, Site
 from assay.launch.threads import Threads
 from assay.measure.engine_processes import option_arguments
@@ -193,7 +193,7 @@ def choose_launchers(
             raise UserError("--transport null has no network", "leave the hosts out")
         return Threads(ranks), None
     try:
-        network_launcher: Launcher | None = launcher_on(None, site) if site.lab else default_launcher()
+        network_launcher: Launcher | None = launcher_on(None, site)
     except UserError:
         network_launcher = None
     heartbeat = getattr(args, "heartbeat_ms", None) or 0

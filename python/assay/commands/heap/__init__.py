@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from assay.commands.heap.attach import prepare_attach
 from assay.commands.heap.diff import DIFF
@@ -76,7 +76,7 @@ def _command_for_old_spelling(options: Sequence[str]) -> str:
         return "attach PID"
     if options[:1] == ["compare"]:
         return f"diff {' '.join(options[1:]) or 'RUN RUN'}"
-    runs = [option for option in options[:1] if (Path(option) / "run.json").is_file()]
+    runs = [option for option in options[:1] if os.path.isfile(os.path.join(option, "run.json"))]
     if any(option == "--export" or option.startswith("--export=") for option in options):
         return f"export {runs[0] if runs else 'RUN'} FORMAT"
     return f"show {' '.join(options)}" if runs else ""

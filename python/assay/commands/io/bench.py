@@ -20,7 +20,7 @@ from assay.lab import Lab
 from assay.launch.accelerator import library
 from assay.launch.engines import describe, storage_bench
 from assay.launch.hosts import fold, host_list
-from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher, hangs_in_labs
+from assay.launch.launchers import LAUNCHERS, Launcher, launcher_on
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.launch.reach import check_hosts
 from assay.measure.session import Session
@@ -340,12 +340,7 @@ def _launcher(args: argparse.Namespace, site: Site) -> Launcher:
     names = [x.name for x in LAUNCHERS if x.flavour]
     if args.mpi and args.mpi not in names:
         raise UserError(f"--mpi {args.mpi}: unknown MPI", f"choose one of {', '.join(names)}")
-    launcher = find_launcher(args.mpi) if args.mpi else default_launcher()
-    if site.lab and hangs_in_labs(launcher):
-        raise UserError(
-            "MPICH 4.0 hangs at its end across lab hosts", "use --mpi mpich-wheel or --mpi openmpi"
-        )
-    return launcher
+    return launcher_on(args.mpi, site, "--mpi")
 
 
 def _variants(args: argparse.Namespace, flavour: str) -> list[str]:
