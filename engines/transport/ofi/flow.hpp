@@ -3,11 +3,14 @@
 // A provider may complete messages in another order than they were sent (small ones overtake a
 // large one), so they are put in order here. The receiver acknowledges the number of messages that
 // it has consumed. A sender is at most `depth` messages ahead of that: a receiver that consumes
-// none blocks it, and every message finds a buffer.
+// none blocks it, and every message finds a buffer. Where acknowledgements take long, as those
+// messages share a slow link with others, messages are shorter: what is asked for on that link
+// waits behind them.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -24,13 +27,20 @@ public:
     // --- Sending
     bool may_send() const { return sent_ - consumed_by_peer_ < depth; }
     std::uint64_t next() const { return sent_; }  // the number of the next message
-    void sent() { ++sent_; }
+    void sent(Nanoseconds time) { sent_at_[sent_++ % depth] = time; }
+    // The bytes of the next message, of at most `largest`.
+    std::size_t message_bytes(std::size_t largest) const {
+        return std::max(largest >> halvings_, std::min(largest, shortest));
+    }
     bool all_acknowledged() const { return sent_ == consumed_by_peer_; }
     // The peer acknowledges that it has consumed this number of messages. Returns false if that is
     // more than were sent.
-    bool on_acknowledged(std::uint64_t consumed_count) {
+    bool on_acknowledged(std::uint64_t consumed_count, Nanoseconds time) {
         if (consumed_count > sent_) return false;
-        consumed_by_peer_ = std::max(consumed_by_peer_, consumed_count);
+        if (consumed_count > consumed_by_peer_) {
+            consumed_by_peer_ = consumed_count;
+            adapt_length(time - sent_at_[(consumed_count - 1) % depth]);
+        }
         return true;
     }
 
@@ -69,8 +79,25 @@ public:
     // A message usually carries the acknowledgement before this time is over.
     static constexpr Nanoseconds max_acknowledgement_delay = 1'000'000;
 
+    // Messages become shorter where an acknowledgement takes longer, and longer where it is faster.
+    static constexpr Nanoseconds slow = 100'000'000, fast = 25'000'000;
+    static constexpr unsigned max_halvings = 3;
+    static constexpr std::size_t shortest = 16U << 10;
+
 private:
+    // Once for the messages of one length: those in flight say nothing about the next length.
+    void adapt_length(Nanoseconds delay) {
+        if (consumed_by_peer_ <= length_since_) return;
+        if (delay > slow && halvings_ < max_halvings) ++halvings_;
+        else if (delay < fast && halvings_ > 0) --halvings_;
+        else return;
+        length_since_ = sent_;
+    }
+
     std::uint64_t sent_ = 0, consumed_by_peer_ = 0;
+    std::array<Nanoseconds, depth> sent_at_{};  // by number modulo depth
+    unsigned halvings_ = 0;
+    std::uint64_t length_since_ = 0;  // the number of messages that were sent with other lengths
     std::uint64_t consumed_ = 0, acknowledged_ = 0;
     Nanoseconds unacknowledged_since_ = 0;
     std::array<int, depth> arrived_;  // by number modulo depth

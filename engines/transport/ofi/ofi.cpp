@@ -115,12 +115,12 @@ private:
     void idle_wait(Nanoseconds idle, Nanoseconds limit) override { yield_or_sleep(idle, limit); }
 
     void poll_completions();
-    void on_message(Buffer& buffer, std::size_t bytes);
+    void on_message(Buffer& buffer, std::size_t bytes, Nanoseconds time);
     void repost(Buffer& buffer);
     void deliver(int peer, Nanoseconds time);
     void send(int peer, Nanoseconds time);
     void release_sent(Channel& to);
-    void fill_message(Channel& to, std::size_t index);
+    void fill_message(Channel& to, std::size_t index, Nanoseconds time);
     void begin_message(Channel& to, Buffer& buffer, std::size_t bytes);
     void submit(Channel& to, std::size_t index);
     Buffer& receive_buffer(int number) { return receives_[static_cast<std::size_t>(number)]; }
@@ -266,6 +266,7 @@ void Ofi::progress() {
 void Ofi::poll_completions() {
     completions_.clear();
     endpoint_->poll(completions_);
+    const Nanoseconds time = completions_.empty() ? 0 : now();
     for (std::size_t i = 0; i < completions_.size(); ++i) {
         const Endpoint::Completion done = completions_[i];
         auto* const owner = static_cast<Channel*>(done.buffer->owner);
@@ -277,7 +278,7 @@ void Ofi::poll_completions() {
             ++refused_;
             repost(*done.buffer);
         } else {
-            on_message(*done.buffer, done.bytes);
+            on_message(*done.buffer, done.bytes, time);
         }
     }
     std::erase_if(retired_, [this](const std::unique_ptr<Channel>& channel) {
@@ -289,7 +290,7 @@ void Ofi::poll_completions() {
     for (Buffer* buffer : unposted) repost(*buffer);
 }
 
-void Ofi::on_message(Buffer& buffer, std::size_t bytes) {
+void Ofi::on_message(Buffer& buffer, std::size_t bytes, Nanoseconds time) {
     Prefix prefix;
     std::memcpy(&prefix, buffer.data, sizeof prefix);
     Channel* from = nullptr;
@@ -298,7 +299,7 @@ void Ofi::on_message(Buffer& buffer, std::size_t bytes) {
         from = channel(static_cast<int>(prefix.from));
     if (!from || prefix.tag != compute_tag(prefix, from->key)) {
         ++refused_;
-    } else if (!from->flow.on_acknowledged(prefix.consumed_by_sender)) {
+    } else if (!from->flow.on_acknowledged(prefix.consumed_by_sender, time)) {
         end_peer(from->peer, "it acknowledges what was not sent");
     } else if (prefix.bytes > 0) {
         if (from->flow.arrived(prefix.number, static_cast<int>(&buffer - receives_.data()))) return;
@@ -338,7 +339,7 @@ void Ofi::send(int peer, Nanoseconds time) {
     while (channel(peer) && to.copied < outbox(peer).end() && to.flow.may_send() &&
            to.flow.next() - to.finished < Flow::depth) {
         const std::size_t index = to.flow.next() % Flow::depth;
-        fill_message(to, index);
+        fill_message(to, index, time);
         submit(to, index);
     }
     constexpr std::size_t index = Channel::acknowledgement;
@@ -361,11 +362,12 @@ void Ofi::release_sent(Channel& to) {
 }
 
 // Copies the next bytes of the outbox into a buffer.
-void Ofi::fill_message(Channel& to, std::size_t index) {
+void Ofi::fill_message(Channel& to, std::size_t index, Nanoseconds time) {
     direct::Outbox& out = outbox(to.peer);
     Buffer& buffer = to.buffers[index];
     std::byte* next = buffer.data + sizeof(Prefix);
-    std::size_t left = message_bytes_ - sizeof(Prefix);
+    const std::size_t most = to.flow.message_bytes(message_bytes_) - sizeof(Prefix);
+    std::size_t left = most;
     while (left > 0 && to.copied < out.end()) {
         std::array<iovec, max_pieces> pieces;
         int count = 0;
@@ -377,9 +379,9 @@ void Ofi::fill_message(Channel& to, std::size_t index) {
         to.copied += bytes;
     }
     out.commit(to.copied);
-    begin_message(to, buffer, message_bytes_ - sizeof(Prefix) - left);
+    begin_message(to, buffer, most - left);
     to.ends[index] = to.copied;
-    to.flow.sent();
+    to.flow.sent(time);
 }
 
 void Ofi::begin_message(Channel& to, Buffer& buffer, std::size_t bytes) {

@@ -184,8 +184,8 @@ void read_flow(const std::uint8_t* data, std::size_t size) {
     fuzz::InputReader parts(data, size);
     for (int buffer = 0; parts.remaining() > 0; ++buffer) {
         const auto number = parts.read<std::uint64_t>();
-        if (number % 5 == 0 && flow.may_send()) flow.sent();
-        flow.on_acknowledged(number % 7);
+        if (number % 5 == 0 && flow.may_send()) flow.sent(buffer);
+        flow.on_acknowledged(number % 7, buffer);
         flow.arrived(number, buffer);
         for (; flow.front() != ofi::Flow::none; flow.consume(buffer))
             if (flow.front() > buffer) std::abort();

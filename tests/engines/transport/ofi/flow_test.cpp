@@ -30,7 +30,7 @@ TEST_CASE("messages that arrive in any order are delivered in the order of sendi
             time += 100'000;
             if (sender.may_send() && random() % 2) {
                 in_flight.push_back(sender.next());
-                sender.sent();
+                sender.sent(time);
             }
             REQUIRE(sender.next() - receiver.consumed() <= Flow::depth);
             if (!in_flight.empty() && random() % 2) {
@@ -49,7 +49,7 @@ TEST_CASE("messages that arrive in any order are delivered in the order of sendi
             }
             // Acknowledgements may overtake each other too.
             if (!acknowledgements.empty() && random() % 2)
-                REQUIRE(sender.on_acknowledged(remove_random(acknowledgements)));
+                REQUIRE(sender.on_acknowledged(remove_random(acknowledgements), time));
         }
         CHECK(taken.size() >= messages);
         std::vector<int> expected(taken.size());
@@ -63,22 +63,51 @@ TEST_CASE("a sender waits until messages are taken, and invalid numbers are refu
     for (std::uint64_t i = 0; i < Flow::depth; ++i) {
         CHECK(sender.may_send());
         CHECK(receiver.arrived(sender.next(), static_cast<int>(i)));
-        sender.sent();
+        sender.sent(0);
     }
     CHECK_FALSE(sender.may_send());
     CHECK_FALSE(sender.all_acknowledged());
     CHECK_FALSE(receiver.arrived(Flow::depth, 9));  // further ahead than it may be
-    CHECK_FALSE(sender.on_acknowledged(Flow::depth + 1));
+    CHECK_FALSE(sender.on_acknowledged(Flow::depth + 1, 0));
     receiver.consume(1000);
     CHECK_FALSE(receiver.acknowledgement_due(1000));
     CHECK(receiver.acknowledgement_due(1000 + Flow::max_acknowledgement_delay));
     receiver.consume(1000);
     CHECK(receiver.acknowledgement_due(1000));  // half of what the sender may send
-    CHECK(sender.on_acknowledged(receiver.consumed()));
+    CHECK(sender.on_acknowledged(receiver.consumed(), 0));
     CHECK(sender.may_send());
     std::vector<int> left;
     receiver.clear([&](int buffer) { left.push_back(buffer); });
     std::ranges::sort(left);
     CHECK(left == std::vector{2, 3});
     CHECK(receiver.front() == Flow::none);
+}
+
+TEST_CASE(
+    "messages are shorter on a link on which they take long, and as long as before after it") {
+    constexpr std::size_t largest = 1U << 18;
+    Flow flow;
+    assay::Nanoseconds time = 0;
+    const auto exchange = [&](assay::Nanoseconds delay) {  // returns the bytes of the last message
+        std::size_t bytes = 0;
+        for (std::uint64_t k = 0; k < Flow::depth; ++k) {
+            bytes = flow.message_bytes(largest);
+            flow.sent(time);
+        }
+        time += delay;
+        CHECK(flow.on_acknowledged(flow.next(), time));
+        return bytes;
+    };
+    for (int k = 0; k < 5; ++k) CHECK(exchange(Flow::fast) == largest);
+    for (int k = 0; k < 5; ++k)
+        CHECK(exchange(2 * Flow::slow) == largest >> std::min<unsigned>(k, Flow::max_halvings));
+    for (int k = 0; k < 5; ++k) CHECK(exchange(Flow::slow) == largest >> Flow::max_halvings);
+    exchange(Flow::fast / 2);
+    CHECK(exchange(Flow::slow) == largest >> (Flow::max_halvings - 1));
+    // Acknowledgements of messages that were sent with the old length change nothing.
+    for (std::uint64_t k = 0; k < Flow::depth; ++k) flow.sent(time);
+    time += 2 * Flow::slow;
+    for (std::uint64_t k = 1; k <= Flow::depth; ++k)
+        CHECK(flow.on_acknowledged(flow.next() - Flow::depth + k, time));
+    CHECK(flow.message_bytes(largest) == largest >> Flow::max_halvings);
 }
