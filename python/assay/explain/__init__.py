@@ -30,6 +30,7 @@ from assay.explain.fabric import (
     islands,
     lost_routes,
     mixed_rates,
+    no_lid,
     self_loops,
     slow_cables,
 )
@@ -102,6 +103,7 @@ RULES: dict[str, Rule] = {
     "mixed_rates": mixed_rates,  # slower cables that are so many that they were built so
     "island": islands,  # parts of a fabric that no cables join
     "self_loop": self_loops,  # cables from a switch to itself
+    "no_lid": no_lid,  # end ports that the subnet manager has not configured
     "credit_loop": credit_loop,  # routes whose buffers can wait for each other forever
     "crowded_port": crowded_ports,  # up ports with far more destinations than others
     "event_ledger": event_ledger,  # fragments that are wrong, missing or unaccounted for

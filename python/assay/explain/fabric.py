@@ -168,6 +168,29 @@ def self_loops(evidence: Evidence) -> list[Finding]:
     ]
 
 
+def no_lid(evidence: Evidence) -> list[Finding]:
+    """One fault for all end ports without a LID: no route leads to them, whatever the tables say."""
+    records = evidence.measurements(LINKS, "no_lid")
+    if not records:
+        return []
+    places = [f"{record.subject.host} at {record.params['at']}" for record in records]
+    one = len(records) == 1
+    return [
+        Finding(
+            rule="no_lid",
+            cause=f"{len(records)} cabled {'port has' if one else 'ports have'} no LID: {', '.join(places[:3])}",
+            subject=records[0].subject,
+            side="none",
+            severity="fault",
+            confidence=1.0,
+            evidence=[record.id for record in records],
+            details=_truncate(places),
+            fix="see why the subnet manager left them out: their state (ibstat, ibportstate) and its log; a host that "
+            "is starting has none yet",
+        )
+    ]
+
+
 def _of_engine(record: Measurement) -> str:
     """How a cause begins where the tables were computed here; empty for the fabric's own."""
     engine = record.params.get("computed")

@@ -238,3 +238,8 @@ def self_loops(fabric: Fabric) -> list[int]:
     """One link of each cable from a switch to itself."""
     loops = np.flatnonzero((fabric.link_from == fabric.link_to) & (np.arange(fabric.links) < fabric.reverse))
     return [int(link) for link in loops]
+
+
+def ports_without_lid(fabric: Fabric) -> list[int]:
+    """End ports without a LID in a fabric where others have one: the subnet manager has not configured them."""
+    return [int(port) for port in np.flatnonzero(fabric.host_lids == 0)] if fabric.host_lids.any() else []

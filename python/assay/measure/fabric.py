@@ -23,6 +23,10 @@ MAX_PLACES = 20  # cables of a group, and ports without a host, that are recorde
 MAX_RAILS = 4  # adapters of an island in a line
 BITS_PER_BYTE = 8.0
 SEED = 1  # of the random matchings
+LANES_UNKNOWN = (
+    "some engines (dfsssp, lash, nue, torus-2QoS) keep such routes apart by virtual lanes, which the tables do not "
+    "have; with another engine give --one-lane"
+)
 
 DESCRIBED = [
     MeasurementDescription(
@@ -64,6 +68,7 @@ DESCRIBED = [
             Metric("pairs_apart", "1", "lower", "ordered pairs of hosts that no cables join"),
             Metric("island", "1", "none", "hosts of one of several parts that no cables join"),
             Metric("self_loop", "1", "lower", "a cable from a switch to itself"),
+            Metric("no_lid", "1", "lower", "a cabled end port that the subnet manager gave no LID"),
         ],
     ),
     MeasurementDescription(
@@ -213,12 +218,6 @@ def _ends(fabric: Fabric, link: int) -> dict[str, Scalar]:
     }
 
 
-LANES_UNKNOWN = (
-    "some engines (dfsssp, lash, nue, torus-2QoS) keep such routes apart by virtual lanes, which the tables do not "
-    "have; with another engine give --one-lane"
-)
-
-
 def check_records(routes: Routes, one_lane: bool = False) -> Iterator[AnyRecord]:
     """The faults of a fabric, one record each, and their numbers. ``one_lane``: all routes are known to share a virtual
     lane, so a credit loop of given tables is one."""
@@ -239,14 +238,14 @@ def check_records(routes: Routes, one_lane: bool = False) -> Iterator[AnyRecord]
         )
     loops = faults.credit_loops(routes)
     total = record(ROUTES, "credit_loops", len(loops), {})
+    lanes: dict[str, Scalar] = {}
     if loops and not routes.tables.is_computed and not one_lane:
         total.status, total.summary, total.reason = "waived", None, LANES_UNKNOWN
-        engine["lanes"] = "unknown"
+        lanes = {"lanes": "unknown"}
     yield total
     for loop in loops:
         links = "; ".join(routes.fabric.link_name(int(link)) for link in loop)
-        yield record(ROUTES, "credit_loop", len(loop), {**engine, "links": links})
-    engine.pop("lanes", None)
+        yield record(ROUTES, "credit_loop", len(loop), {**engine, **lanes, "links": links})
     crowded = faults.crowded_ports(routes)
     yield record(ROUTES, "crowded_ports", len(crowded), {})
     for port in crowded:
@@ -269,6 +268,11 @@ def cable_records(fabric: Fabric) -> Iterator[AnyRecord]:
         yield record(LINKS, "island", len(hosts), params)
     for link in cables.self_loops(fabric):
         yield record(LINKS, "self_loop", 1, _guids(fabric, link), Subject(device=fabric.link_name(link)))
+    for port in cables.ports_without_lid(fabric):
+        switch = (
+            fabric.switch_names[fabric.host_switch[port]] if fabric.host_switch[port] >= 0 else "no switch"
+        )
+        yield record(LINKS, "no_lid", 1, {"at": switch}, Subject(host=fabric.host_names[port]))
 
 
 def _guids(fabric: Fabric, link: int) -> dict[str, Scalar]:

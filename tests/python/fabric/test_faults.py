@@ -389,6 +389,13 @@ def test_a_cable_from_a_switch_to_itself_is_named() -> None:
     assert finding.details == [f"s0[2] -> s0[3] (s0 is {int(two.switch_guids[0]):#018x})"]
 
 
+def test_ports_without_a_lid_are_named_where_others_have_one() -> None:
+    fabric = replace(connected(2, [(0, 1)], [0, 0, 1]), host_names=["a", "b", "c"])
+    assert check_cables(replace(fabric, host_lids=np.zeros(3, np.int32))) == []
+    (finding,) = check_cables(replace(fabric, host_lids=np.array([7, 0, 9], np.int32)))
+    assert (finding.rule, finding.severity, finding.details) == ("no_lid", "fault", ["b at s0"])
+
+
 def test_computed_tables_make_no_verdict_about_a_real_fabric() -> None:
     """Shortest paths in a ring have a credit loop, whoever computes them."""
     for lines, severity in ((np.ones(10, np.int32), "warning"), (np.zeros(0, np.int32), "fault")):

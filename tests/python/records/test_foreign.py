@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import UserError
-from assay.records.foreign import Wanted, is_plain, open_text, read_text, require_plain, unpack
+from assay.records.foreign import Wanted, is_plain, open_text, read_text, refuse_other, require_plain, unpack
 from assay.records.run import Run
 
 TEXT = "# hosts of the rack\nnöde1\nnode2\n"
@@ -193,6 +193,7 @@ def test_a_text_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
         (b"rank 0 : { host: 2; cpu:  {7}; gpu: {1} }\n", "a resource file of jsrun"),
         (b"Host n1 n2\n  # inner\n  HostName 10.0.0.1\n", "a configuration of ssh"),
         (b"Topology\n<br>\nSwitch\t24 &quot;S-00&quot;\n<br>\n", "a page of HTML"),
+        (b"HPLinpack benchmark input file\nInnovative Computing Laboratory\n", "an input file of HPL"),
         (b"HPCG-Benchmark version=3.1\nRelease date=x\n", "the output of HPCG"),
         (b"             node0    node1\nnuma_hit     765        921\n", "the output of numastat"),
         (b"3.41\0\0\0\0" + (6567223).to_bytes(8, "little"), "a log of Darshan"),
@@ -453,3 +454,11 @@ def test_what_only_assay_reads_is_not_passed_on(tmp_path: Path) -> None:
         require_plain(written(tmp_path, lzma.compress(TEXT.encode())), HOSTS)
     with pytest.raises(UserError, match="not plain UTF-8"):
         require_plain(written(tmp_path, TEXT.encode("utf-16")), HOSTS)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
+def test_a_file_for_a_reader_of_bytes_is_named_in_any_encoding(encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes("desc: (none)\ncmd: ./\u00e4\ntime_unit: i\n".encode(encoding))
+    with pytest.raises(UserError, match="a profile of massif, not a trace"):
+        refuse_other(path, Wanted("a trace", ""))

@@ -2,9 +2,9 @@
 
 The reader uses three sections, by the names of their columns: NODES (NodeDesc, NumPorts, NodeType, NodeGUID), PORTS
 (NodeGuid, PortGuid, PortNum, LID, LinkWidthActv, LinkSpeedActv, optionally LMC, LinkWidthSup, LinkSpeedSup) and LINKS
-(NodeGuid1, PortNum1, NodeGuid2, PortNum2). A cable is listed once. The columns and codes are those of ibdiagnet 2.10
-on an NDR fabric. A speed has a bit for each range of PortInfo that has one: a switch's port at NDR says 2052, its NDR
-and, for managers that know no faster speed, QDR.
+(NodeGuid1, PortNum1, NodeGuid2, PortNum2). A cable is listed once. The columns and codes were read off a file of
+ibdiagnet 2.10 from an NDR fabric, which is not in the repository. A speed has a bit for each range of PortInfo that has
+one: a switch's port at NDR says 2052, its NDR and, for managers that know no faster speed, QDR.
 """
 
 from __future__ import annotations

@@ -101,7 +101,10 @@ def refuse_other(path: Path, wanted: Wanted) -> None:
             head += chunk
             if len(head) >= HEAD:
                 break
-    for _ in _refuse_text(path, _refuse_binary(path, iter([head]), wanted), wanted):
+    text = b"".join(_refuse_binary(path, iter([head]), wanted))
+    with contextlib.suppress(UserError):
+        text = b"".join(utf8_chunks(path, iter([text])))
+    for _ in _refuse_text(path, iter([text]), wanted):
         pass
 
 

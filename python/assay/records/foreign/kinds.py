@@ -258,6 +258,7 @@ BENCHMARKS = (
     Kind("fio text", "the text of fio", _lines(r"^\S.*: \(g=[0-9]+\): rw=|^fio-[0-9]+\.[0-9.]+[ \t\r]*$")),
     Kind("darshan-parser", "the output of darshan-parser", _lines(r"^# darshan log version: [0-9]")),
     Kind("hpl", "the output of HPL", _lines(r"^HPLinpack [0-9]")),
+    Kind("hpl.dat", "an input file of HPL", _lines(r"^HPLinpack benchmark input file")),
     Kind("hpcg", "the output of HPCG", _lines(r"^HPCG-Benchmark[ \t\r]*(version=|$)")),
     Kind("stream", "the output of STREAM", _lines(r"^STREAM version ")),
     Kind(
