@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 from pathlib import Path
 
 from assay.commands.heap.recording import add_ranks, add_recording, read_recording
@@ -63,11 +64,21 @@ def _conclude(session: Session, program: str) -> None:
         reason = (
             f"nothing was recorded of {program}; is it statically linked, or does it run as another user?"
         )
+        if limits := _set_limits():
+            reason = f"nothing was recorded of {program}: {limits} may leave no room for the buffers of its records"
         session.err.print(f"assay: {reason}", soft_wrap=True, markup=False, highlight=False)
         return
     profiles = conclude(session, sources=True)
     if "PYTHONMALLOC" not in os.environ:
         _print_arena_notice(session, program, profiles.processes)
+
+
+def _set_limits() -> str:
+    """The limits that buffers of records count for, "ulimit -v and ulimit -f"; empty without one."""
+    limits = {"ulimit -v": resource.RLIMIT_AS, "ulimit -f": resource.RLIMIT_FSIZE}
+    return " and ".join(
+        name for name, limit in limits.items() if resource.getrlimit(limit)[0] != resource.RLIM_INFINITY
+    )
 
 
 def _print_arena_notice(session: Session, program: str, profiles: list[HeapProfile]) -> None:

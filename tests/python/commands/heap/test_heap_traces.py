@@ -114,6 +114,22 @@ def test_a_setuid_program_runs_unrecorded(planted: Path, tmp_path: Path) -> None
     assert "nothing was recorded" in done.stderr and "as another user" in done.stderr
 
 
+@pytest.mark.parametrize(("option", "limit"), [("-v", "ulimit -v"), ("-f", "ulimit -f")])
+def test_a_limit_that_leaves_no_room_for_records_is_named(
+    planted: Path, tmp_path: Path, option: str, limit: str
+) -> None:
+    kibibytes = {"-v": 600_000, "-f": 2000}[option]
+    script = f'ulimit {option} {kibibytes}; exec "$0" heap -o "$1" -- "$2" leak'
+    done = subprocess.run(
+        ["bash", "-c", script, ASSAY, tmp_path / "run", planted],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.stdout == "done\n"
+    assert f"nothing was recorded of {planted}: {limit} may leave no room" in done.stderr
+
+
 def test_wrong_runs_and_sizes_are_refused(tmp_path: Path) -> None:
     assert "a is not a run" in usage_error("diff", "a", "b", cwd=tmp_path)
     assert "'-5' is not a quantity" in usage_error("--at-least", "-5", "--", "true", cwd=tmp_path)
