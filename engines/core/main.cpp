@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <system_error>
+#include <typeinfo>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -18,7 +19,9 @@ int report_errors(std::string_view program, const std::function<int()>& body) {
         fmt::print(stderr, "{}: {}{}{}\n", program, printable(error.what()),
                    error.fix.empty() ? "" : "; fix: ", printable(error.fix));
     } catch (const std::system_error& error) {
-        const bool has_limit = error.code() == std::errc::resource_unavailable_try_again;
+        // Of a thread that cannot be started; errors of files are of derived types.
+        const bool has_limit = typeid(error) == typeid(std::system_error) &&
+                               error.code() == std::errc::resource_unavailable_try_again;
         fmt::print(stderr, "{}: {}{}\n", program,
                    has_limit ? "cannot start a thread; " : "defect: ",
                    has_limit ? "fix: raise the limit (ulimit -u, or pids.max of the control group)"

@@ -2,12 +2,17 @@
 //
 // A signal that is ignored stays so, and the program inherits that: nohup and jobs in the
 // background rely on it. Ctrl-C reaches the program directly, as it is in the same process group.
+//
+// A signal to all processes of a group or job arrives several times, from the kernel and from what
+// has started the recorder: within a short time it is passed on once.
 #pragma once
 
 #include <array>
 #include <csignal>
 #include <cstddef>
 #include <utility>
+
+#include "core/clock.hpp"
 
 namespace assay::profile {
 
@@ -25,9 +30,12 @@ public:
             sigaction(numbers[k], &before_[k], nullptr);
     }
     // Sends what has arrived since the last call.
-    static void pass_on(pid_t program) {
-        for (const int number : numbers)
-            if (std::exchange(arrived[number], 0) != 0 && number != SIGINT) kill(program, number);
+    void pass_on(pid_t program) {
+        for (std::size_t k = 0; k < numbers.size(); ++k) {
+            if (std::exchange(arrived[numbers[k]], 0) == 0 || numbers[k] == SIGINT) continue;
+            if (passed_on_[k] == 0 || now() - passed_on_[k] > repetition) kill(program, numbers[k]);
+            passed_on_[k] = now();
+        }
     }
 
 private:
@@ -35,7 +43,10 @@ private:
     static inline volatile sig_atomic_t arrived[NSIG] = {};
     static void on_signal(int number) { arrived[number] = 1; }
 
+    static constexpr Nanoseconds repetition = 100'000'000;
+
     std::array<struct sigaction, numbers.size()> before_{};
+    std::array<Nanoseconds, numbers.size()> passed_on_{};  // when it was last; 0: never
 };
 
 }  // namespace assay::profile

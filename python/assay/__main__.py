@@ -35,6 +35,10 @@ def main() -> int:
     ]  # ignored: nohup, &
     for number in handled:
         signal.signal(number, _exit_interrupted)
+    # Batch systems warn of a job's end by these: their default action would end Assay before it.
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, lambda *_: None)
     # A parent that ignores or blocks SIGCHLD hands that on: then the exit code of a child is lost, or waited for.
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -235,6 +235,7 @@ private:
             const pid_t pid = fork();
             if (pid > 0) analyser_pids_.push_back(pid);
             if (pid != 0) continue;
+            std::signal(SIGINT, SIG_IGN);  // Ctrl-C ends the program, not the analysis
             const int fd =
                 open((output + ".part").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
             if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) _exit(1);
@@ -264,13 +265,13 @@ private:
 
 int record(Settings settings) {
     const MemoryFolder arenas(arenas_prefix, settings.directory);
-    const ForwardedSignals signals;
+    ForwardedSignals signals;
     std::signal(SIGUSR1, on_dump_signal);
     FaultWatch faults;
     const pid_t program = launch(settings, arenas.path(), faults, signals);
     int status = 0;
     Recorder(settings, arenas.path(), faults).run([&] {
-        ForwardedSignals::pass_on(program);
+        signals.pass_on(program);
         return waitpid(program, &status, WNOHANG) == program;
     });
     return status;

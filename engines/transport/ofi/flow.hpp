@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "core/clock.hpp"
@@ -39,7 +40,9 @@ public:
         if (consumed_count > sent_) return false;
         if (consumed_count > consumed_by_peer_) {
             consumed_by_peer_ = consumed_count;
-            adapt_length(time - sent_at_[(consumed_count - 1) % depth]);
+            const Nanoseconds delay = time - sent_at_[(consumed_count - 1) % depth];
+            least_delay_ = std::min(least_delay_, delay);
+            adapt_length(delay);
         }
         return true;
     }
@@ -79,8 +82,10 @@ public:
     // A message usually carries the acknowledgement before this time is over.
     static constexpr Nanoseconds max_acknowledgement_delay = 1'000'000;
 
-    // Messages become shorter where an acknowledgement takes longer, and longer where it is faster.
-    static constexpr Nanoseconds slow = 100'000'000, fast = 25'000'000;
+    // Messages become shorter where an acknowledgement takes longer than `slow` and than `waiting`
+    // times the least, which is that of the way alone; and longer where it is faster than `fast`.
+    static constexpr Nanoseconds slow = 100'000'000, fast = 50'000'000;
+    static constexpr Nanoseconds waiting = 4;
     static constexpr unsigned max_halvings = 3;
     static constexpr std::size_t shortest = 16U << 10;
 
@@ -88,7 +93,8 @@ private:
     // Once for the messages of one length: those in flight say nothing about the next length.
     void adapt_length(Nanoseconds delay) {
         if (consumed_by_peer_ <= length_since_) return;
-        if (delay > slow && halvings_ < max_halvings) ++halvings_;
+        const bool waits = delay > slow && delay / waiting > least_delay_;
+        if (waits && halvings_ < max_halvings) ++halvings_;
         else if (delay < fast && halvings_ > 0) --halvings_;
         else return;
         length_since_ = sent_;
@@ -96,6 +102,7 @@ private:
 
     std::uint64_t sent_ = 0, consumed_by_peer_ = 0;
     std::array<Nanoseconds, depth> sent_at_{};  // by number modulo depth
+    Nanoseconds least_delay_ = std::numeric_limits<Nanoseconds>::max();
     unsigned halvings_ = 0;
     std::uint64_t length_since_ = 0;  // the number of messages that were sent with other lengths
     std::uint64_t consumed_ = 0, acknowledged_ = 0;

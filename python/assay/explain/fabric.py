@@ -169,7 +169,7 @@ def self_loops(evidence: Evidence) -> list[Finding]:
 
 
 def no_lid(evidence: Evidence) -> list[Finding]:
-    """One fault for all end ports without a LID: no route leads to them, whatever the tables say."""
+    """One warning for all end ports without a LID: nothing reaches them, and a host that starts has none yet."""
     records = evidence.measurements(LINKS, "no_lid")
     if not records:
         return []
@@ -181,7 +181,7 @@ def no_lid(evidence: Evidence) -> list[Finding]:
             cause=f"{len(records)} cabled {'port has' if one else 'ports have'} no LID: {', '.join(places[:3])}",
             subject=records[0].subject,
             side="none",
-            severity="fault",
+            severity="warning",
             confidence=1.0,
             evidence=[record.id for record in records],
             details=_truncate(places),

@@ -107,6 +107,7 @@ class Local(WithoutMpi):
         ]
 
 
+SALLOC_STEP = "4294967290"  # SLURM_INTERACTIVE_STEP (slurm.h)
 ALLOCATORS = "^slurm,tm,pbs,lsf,loadleveler,gridengine,alps,flux"  # Open MPI's readers of a batch job's hosts
 
 
@@ -122,7 +123,8 @@ class OpenMpi:
         else:
             found = shutil.which("mpirun.openmpi") or shutil.which("mpirun")
         # It takes the folder above as its prefix: "/" where PATH has /bin, a link to /usr/bin, first.
-        return found and os.path.join(os.path.realpath(os.path.dirname(found)), os.path.basename(found))
+        is_usr = found and os.path.dirname(found) == "/bin" and os.path.realpath("/bin") == "/usr/bin"
+        return f"/usr{found}" if is_usr else found
 
     def unavailable(self) -> str | None:
         if self.flavour not in flavours():
@@ -305,9 +307,8 @@ class Srun:
 
     def environment(self, site: Site) -> dict[str, str]:
         extra = {"OMPI_MCA_plm_rsh_agent": site.agent} if site.agent else {}
-        if (
-            "SLURM_STEP_ID" in os.environ
-        ):  # a step (srun --pty bash) has all processors; the new one shares them
+        # A step (srun --pty bash) has all processors, and the new one shares them; salloc's own shell has none.
+        if os.environ.get("SLURM_STEP_ID", SALLOC_STEP) != SALLOC_STEP:
             extra["SLURM_OVERLAP"] = "1"
         if "SLURM_PMIX_FENCE" not in os.environ:
             # At the end of MPI_Init, Slurm 22.05 runs a barrier over a tree, which waits for the ranks of the same host

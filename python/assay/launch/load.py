@@ -17,7 +17,14 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.launch.processes import TICKS_PER_S, Process, hides_processes, ticks_of_all, visible_processes
+from assay.launch.processes import (
+    TICKS_PER_S,
+    Process,
+    hides_processes,
+    start_thread,
+    ticks_of_all,
+    visible_processes,
+)
 from assay.launch.unseen import UnseenTime
 
 PERIOD_S = 2.0  # between two readings of /proc; one takes about 20 us per process
@@ -70,7 +77,7 @@ class LoadMeter:
         self._unseen: UnseenTime | None = None
         self._sample(first=True)
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
+        start_thread(self._thread)
 
     def end(self) -> Load:
         self._ended.set()

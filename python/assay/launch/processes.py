@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import dataclass
 from pathlib import Path
+
+from assay.errors import UserError
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PROC = Path("/proc")
@@ -59,3 +62,14 @@ def ticks_of_all() -> list[int]:
         return [int(field) for field in (PROC / "stat").read_text().split("\n", 1)[0].split()[1:]]
     except (OSError, ValueError):
         return []
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Raises UserError where no more threads can be started."""
+    try:
+        thread.start()
+    except RuntimeError:
+        raise UserError(
+            "cannot start a thread: this user, job or container has as many as it may",
+            "raise the limit (ulimit -u, or pids.max of the control group)",
+        ) from None

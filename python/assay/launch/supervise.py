@@ -26,6 +26,7 @@ import msgspec
 from assay.errors import UserError
 from assay.launch.load import Load, LoadMeter
 from assay.launch.placement import HERE, Site
+from assay.launch.processes import start_thread
 from assay.launch.start import Start, name_awaited
 from assay.records.schema import (
     AnyLine,
@@ -41,8 +42,8 @@ from assay.records.schema import (
 )
 
 TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
-# Signals by which the kernel or the program itself ends it after a fault.
-CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGSYS)
+# Signals by which the kernel ends a program after a fault. One that aborts has said why.
+CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGSYS)
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
 READER_LIMIT_S = 5.0  # for the last messages of processes that have ended
 END_LIMIT_S = 30.0  # of a process that has closed its output; on a busy machine it may take seconds to end
@@ -181,13 +182,7 @@ class _Processes:
             threading.Thread(target=self._read_lines, args=(process,), daemon=True),
             threading.Thread(target=self._read_stderr, args=(process.stderr, self._tails[-1]), daemon=True),
         ):
-            try:
-                reader.start()
-            except RuntimeError:  # the process itself is ended like all others
-                raise UserError(
-                    "cannot start a thread: this user, job or container has as many as it may",
-                    "raise the limit (ulimit -u, or pids.max of the control group)",
-                ) from None
+            start_thread(reader)
             self._readers.append(reader)
 
     def _read_lines(self, process: subprocess.Popen[bytes]) -> None:
@@ -373,7 +368,8 @@ def _complete_failure(
 ) -> Failure:
     """Builds the failure from the engine's message, else the launcher's, else the end of standard error."""
     diagnosis = diagnose(stderr)
-    if failure is None and -status in CRASHES and not diagnosis:  # what it has printed is no cause
+    is_told = diagnosis or _OWN_ERROR.search(stderr)
+    if failure is None and -status in CRASHES and not is_told:  # what it has printed is no cause
         return Failure(problem=_describe_status(status))
     if failure is None:
         return Failure(problem=diagnosis or _most_telling_line(stderr) or _describe_status(status))

@@ -393,7 +393,7 @@ def test_ports_without_a_lid_are_named_where_others_have_one() -> None:
     fabric = replace(connected(2, [(0, 1)], [0, 0, 1]), host_names=["a", "b", "c"])
     assert check_cables(replace(fabric, host_lids=np.zeros(3, np.int32))) == []
     (finding,) = check_cables(replace(fabric, host_lids=np.array([7, 0, 9], np.int32)))
-    assert (finding.rule, finding.severity, finding.details) == ("no_lid", "fault", ["b at s0"])
+    assert (finding.rule, finding.severity, finding.details) == ("no_lid", "warning", ["b at s0"])
 
 
 def test_computed_tables_make_no_verdict_about_a_real_fabric() -> None:

@@ -71,21 +71,24 @@ def test_ranks_here_start_here_in_a_batch_job_of_other_hosts(
     assert (done.returncode, done.stdout.split()) == (0, [os.uname().nodename] * 2), done.stderr
 
 
-def test_open_mpi_has_the_folder_of_usr_where_another_name_of_it_is_first_in_path(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_open_mpi_is_found_in_usr_where_bin_is_a_link_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A prefix of "/" would be searched for its files."""
-    (tmp_path / "usr/bin").mkdir(parents=True)
-    (tmp_path / "bin").symlink_to("usr/bin")
-    program = tmp_path / "usr/bin/mpirun.openmpi"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert OpenMpi().program() == str(program)
+    monkeypatch.setattr("assay.launch.launchers.is_for_abi", lambda: False)
+    for found, is_link, program in [
+        ("/bin/mpirun.openmpi", True, "/usr/bin/mpirun.openmpi"),
+        ("/bin/mpirun.openmpi", False, "/bin/mpirun.openmpi"),
+        ("/opt/mpi/bin/mpirun.openmpi", True, "/opt/mpi/bin/mpirun.openmpi"),
+    ]:
+        monkeypatch.setattr("shutil.which", lambda name, found=found: found)
+        with monkeypatch.context() as links:
+            links.setattr("os.path.realpath", lambda path, is_link=is_link: "/usr/bin" if is_link else path)
+            assert OpenMpi().program() == program
 
 
 def test_a_step_of_slurm_shares_its_processors_with_the_one_within(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_STEP_ID", raising=False)
+    assert "SLURM_OVERLAP" not in Srun().environment(REMOTE)
+    monkeypatch.setenv("SLURM_STEP_ID", "4294967290")  # salloc's shell
     assert "SLURM_OVERLAP" not in Srun().environment(REMOTE)
     monkeypatch.setenv("SLURM_STEP_ID", "0")
     assert Srun().environment(REMOTE)["SLURM_OVERLAP"] == "1"

@@ -44,3 +44,15 @@ def test_a_measured_program_keeps_its_python_variables(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.stdout.splitlines()[0] == "/site/python:/site"
+
+
+def test_a_module_finds_what_this_process_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Packages may come from several folders, each in PYTHONPATH."""
+    (tmp_path / "of_another_folder.py").write_text("print('found')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    done = subprocess.run(
+        run_module("of_another_folder"), capture_output=True, text=True, timeout=60, env=os.environ
+    )
+    assert (done.returncode, done.stdout) == (0, "found\n")
+    monkeypatch.chdir(tmp_path)  # a stranger's, where it is the current folder
+    assert subprocess.run(run_module("of_another_folder"), capture_output=True, timeout=60).returncode == 1

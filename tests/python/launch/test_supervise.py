@@ -300,6 +300,34 @@ def test_a_death_without_a_reason_is_reported_by_its_signal(output: str) -> None
     assert ending.failure is not None and "signal 9 (Killed)" in ending.failure.problem
 
 
+@pytest.mark.parametrize(
+    ("number", "output", "problem"),
+    [
+        (signal.SIGSEGV, "loading the module openmpi/4.1", "the launcher was ended by signal 11"),
+        (signal.SIGSEGV, "assay-probe: no memory; fix: less", "no memory; fix: less"),
+        (
+            signal.SIGABRT,
+            "terminate called: error: std::bad_alloc",
+            "terminate called: error: std::bad_alloc",
+        ),
+    ],
+)
+def test_a_crash_is_reported_by_its_signal_unless_the_program_says_why(
+    number: signal.Signals, output: str, problem: str
+) -> None:
+    failure = supervise._complete_failure(None, -number, output + "\n", lambda _: None)
+    assert problem in failure.problem
+
+
+def test_no_more_threads_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(UserError, match="cannot start a thread"):
+        run("time.sleep(100)")
+
+
 def test_processes_that_left_the_process_group_are_killed(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     ending, _, _ = run(

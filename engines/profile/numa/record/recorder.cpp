@@ -393,12 +393,12 @@ Sampling Recorder::sampling() const {
 
 int record(const Settings& settings) {
     const RingFolder rings(settings.directory);
-    const ForwardedSignals signals;
+    ForwardedSignals signals;
     Recorder recorder(settings, rings);
     const pid_t program = recorder.launch(signals);
     int status = 0;
     recorder.run([&] {
-        ForwardedSignals::pass_on(program);
+        signals.pass_on(program);
         return waitpid(program, &status, WNOHANG) == program;
     });
     recorder.write();

@@ -61,11 +61,9 @@ def record(args: argparse.Namespace) -> int:
 def _conclude(session: Session, program: str) -> None:
     if not traces(session.run.path / FOLDER):
         session.run.finish("partial", "nothing was recorded")
-        reason = (
-            f"nothing was recorded of {program}; is it statically linked, or does it run as another user?"
-        )
-        if limits := _set_limits():
-            reason = f"nothing was recorded of {program}: {limits} may leave no room for the buffers of its records"
+        limits = _set_limits()
+        room = f", or does {limits} leave no room for the buffers of its records" if limits else ""
+        reason = f"nothing was recorded of {program}; is it statically linked, or does it run as another user{room}?"
         session.err.print(f"assay: {reason}", soft_wrap=True, markup=False, highlight=False)
         return
     profiles = conclude(session, sources=True)

@@ -98,7 +98,7 @@ TEST_CASE(
         CHECK(flow.on_acknowledged(flow.next(), time));
         return bytes;
     };
-    for (int k = 0; k < 5; ++k) CHECK(exchange(Flow::fast) == largest);
+    for (int k = 0; k < 5; ++k) CHECK(exchange(Flow::fast / 10) == largest);
     for (int k = 0; k < 5; ++k)
         CHECK(exchange(2 * Flow::slow) == largest >> std::min<unsigned>(k, Flow::max_halvings));
     for (int k = 0; k < 5; ++k) CHECK(exchange(Flow::slow) == largest >> Flow::max_halvings);
@@ -110,4 +110,13 @@ TEST_CASE(
     for (std::uint64_t k = 1; k <= Flow::depth; ++k)
         CHECK(flow.on_acknowledged(flow.next() - Flow::depth + k, time));
     CHECK(flow.message_bytes(largest) == largest >> Flow::max_halvings);
+}
+
+TEST_CASE("messages stay long on a long way on which they do not wait") {
+    Flow flow;
+    for (assay::Nanoseconds time = 0; flow.next() < 20; time += 2 * Flow::slow) {
+        flow.sent(time);
+        CHECK(flow.on_acknowledged(flow.next(), time + 2 * Flow::slow));
+        CHECK(flow.message_bytes(1U << 18) == 1U << 18);
+    }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -107,6 +108,23 @@ def test_sigusr1_dumps_a_profile_while_the_program_runs(planted: Path, tmp_path:
     whole = load_profile(tmp_path / "run")
     assert not dump.process.complete and whole.process.complete
     assert 0 < total_of_function(dump, "churn").count <= total_of_function(whole, "churn").count == 50_000
+
+
+def test_ctrl_c_during_a_dump_keeps_the_dump(planted: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run/heap"
+    process = subprocess.Popen(
+        [ASSAY, "heap", "-o", tmp_path / "run", "--", planted, "waits"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGUSR1)
+    deadline = time.monotonic() + LIMIT_S
+    while not list(folder.glob("*.dump1.json*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=LIMIT_S)
+    assert len(load_dumps(tmp_path / "run")) == 1 and not list(folder.glob("*.part"))
 
 
 def test_dump_at_dumps_a_program_that_holds_its_memory(planted: Path, tmp_path: Path) -> None:
