@@ -84,7 +84,7 @@ public:
 
     // Messages become shorter where an acknowledgement takes longer than `slow` and than `waiting`
     // times the least, which is that of the way alone; and longer where it is faster than `fast`.
-    static constexpr Nanoseconds slow = 100'000'000, fast = 50'000'000;
+    static constexpr Nanoseconds slow = 100'000'000, fast = 25'000'000;
     static constexpr Nanoseconds waiting = 4;
     static constexpr unsigned max_halvings = 3;
     static constexpr std::size_t shortest = 16U << 10;
