@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from assay.errors import UserError
 from assay.launch import launchers, reach
+from assay.launch.engines import probe
 from assay.launch.launchers import LAUNCHERS, Hydra, Local, OpenMpi, Srun, default_launcher, find_launcher
 from assay.launch.placement import HERE, REMOTE, Segment
 
@@ -65,10 +67,14 @@ def test_ranks_here_start_here_in_a_batch_job_of_other_hosts(
         "JOB_CPUS_PER_NODE": "1(x2)",
     }.items():
         monkeypatch.setenv(f"SLURM_{variable}", value)
-    command = launcher.command(HERE, [Segment(["here", "here"])], ["uname", "-n"])
+    # A program of MPI: Hydra 4.0 dies by SIGPIPE if its programs end before it has seen the end of its own input.
+    engine = [str(probe(launcher.flavour)), "run", "events.alltoall", "--fragment", "4096", "--budget", "0.1"]
+    command = launcher.command(HERE, [Segment(["here", "here"])], engine)
     environment = {**os.environ, **launcher.environment(HERE)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout.split()) == (0, [os.uname().nodename] * 2), done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    hosts = [line["host"] for line in lines if line["kind"] == "hello"]
+    assert (done.returncode, hosts) == (0, [os.uname().nodename] * 2), done.stderr
 
 
 def test_open_mpi_is_found_in_usr_where_bin_is_a_link_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
