@@ -18,7 +18,7 @@ from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.lab import Lab
 from assay.launch.direct import TRANSPORTS
-from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, launcher_on
+from assay.launch.launchers import LAUNCHERS, Launcher, launcher_on
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.records.units import parse_in, parse_size
 
@@ -227,13 +227,12 @@ def add_output(parser: Parser) -> None:
 
 def chosen_launcher(args: argparse.Namespace) -> tuple[Launcher | None, str]:
     """The launcher, or the reason why there is none."""
-    if args.launcher:
-        return launcher_on(
-            args.launcher, lab_site(Lab.load(args.lab or None)) if args.lab is not None else REMOTE
-        ), ""
+    site = lab_site(Lab.load(args.lab or None)) if args.lab is not None else REMOTE
     try:
-        return default_launcher(), ""
+        return launcher_on(args.launcher, site), ""
     except UserError as error:
+        if args.launcher:
+            raise
         return None, str(error)
 
 

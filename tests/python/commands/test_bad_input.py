@@ -174,6 +174,8 @@ def test_a_slurm_without_its_controller_is_one_line(
         (tmp_path / program).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     expect_refusal(["net", "--launcher", "srun"], "Slurm's controller does not answer: is DOWN", capsys)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")  # srun is the default launcher
+    expect_refusal(["check", "--hosts", "n1,n2"], "Slurm's controller does not answer: is DOWN", capsys)
     assert not (tmp_path / "runs").exists()
 
 

@@ -72,7 +72,7 @@ def _conclude(session: Session, program: str) -> None:
 
 
 def _set_limits() -> str:
-    """The limits that buffers of records count for, "ulimit -v and ulimit -f"; empty without one."""
+    """The limits that are set and bound the buffers of records, "ulimit -v and ulimit -f"; empty without one."""
     limits = {"ulimit -v": resource.RLIMIT_AS, "ulimit -f": resource.RLIMIT_FSIZE}
     return " and ".join(
         name for name, limit in limits.items() if resource.getrlimit(limit)[0] != resource.RLIM_INFINITY
