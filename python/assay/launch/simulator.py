@@ -50,11 +50,15 @@ def unavailable() -> str | None:
     return None
 
 
+def _is_plain(folder: str) -> bool:
+    """Whether files in it can be named to smpirun, a shell script, and to SimGrid, whose lists have commas."""
+    return re.fullmatch(r"[\w./+~-]+", folder, re.ASCII) is not None
+
+
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder for a simulation's files. smpirun is a shell script, and SimGrid takes a comma for a separator: the
-    user's folder of temporary files has neither, or another one is taken."""
-    is_plain = re.fullmatch(r"[\w./+~-]+", tempfile.gettempdir(), re.ASCII)
-    return tempfile.TemporaryDirectory(prefix="assay-simulate-", dir=None if is_plain else "/tmp")
+    """A folder for a simulation's files: in the user's folder of temporary files, if that can be named to SimGrid."""
+    place = None if _is_plain(tempfile.gettempdir()) else "/tmp"
+    return tempfile.TemporaryDirectory(prefix="assay-simulate-", dir=place)
 
 
 def simulates(launcher: Launcher) -> bool:
@@ -94,7 +98,9 @@ class Simulator(WithoutMpi):
     def smpirun(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str]) -> list[str]:
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".hosts", delete=False) as file:
             file.write("".join(f"{host}\n" for host in hosts))
-        command = ["smpirun", "-quiet", "--log=root.thres:error", *self._options, *options]
+        # smpirun has temporary files of its own.
+        other_place = [] if _is_plain(tempfile.gettempdir()) else ["env", f"TMPDIR={self.folder}"]
+        command = [*other_place, "smpirun", "-quiet", "--log=root.thres:error", *self._options, *options]
         command += ["-np", str(len(hosts))]
         return [*command, "-platform", str(self.platform), "-hostfile", file.name, *argv]
 

@@ -69,6 +69,22 @@ def test_a_long_all_to_all_on_an_odd_number_of_ranks_is_simulated(library: str, 
     assert main(["simulate", platform, "--compute", "no", "--", str(source)]) == 0
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
+def test_a_folder_of_temporary_files_with_a_blank_and_a_comma_is_avoided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SimGrid's script for ranks has files of its own there, and divides their names at blanks."""
+    folder = tmp_path / "a b,c"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)  # it is read once
+    source = tmp_path / "all_to_all.c"
+    source.write_text(ALL_TO_ALL)
+    platform = write_planted(tmp_path / "p.xml", {})
+    assert main(["simulate", platform, "--nodes", "2", "--compute", "no", "--", str(source)]) == 0
+
+
 def test_an_unknown_mpi_sets_no_collectives() -> None:
     settings = configuration(Context(subject=Subject(host="n0"), facts={"mpi.library": "null"}))
     assert "smpi/coll-selector" not in settings and "smpi/coll-selector" not in configuration()
