@@ -10,12 +10,12 @@ A cluster has 8 hosts of 50 Mbit/s in two cabinets; 9 in three if a cabinet is s
 the one that sends slowly from the one that receives slowly. Where an adapter is slow, in both directions, three of the
 hosts are servers with two adapters each, and Open MPI binds a rank to each. The seed draws the fault and its size, 10
 to 70 % of the rate. A lossy side loses 0.5 to 5 % of its packets and keeps its rate. Healthy clusters have other
-traffic that ends before the retest, or their processors are busy. ``--all`` takes all cases, ``--kind K`` those of a
-kind; ``--misses`` shows missed faults and wrong findings, ``--markdown`` prints the table of docs/culprits.md.
+traffic that ends before the retest, or their processors are busy.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -120,8 +120,8 @@ class Case:
         self.faults.append(Fault("host", side, (host,), (), loss))
 
 
-def generate_case(number: int, kind: str) -> Case:
-    rng = np.random.default_rng((SEED, number))
+def generate_case(number: int, kind: str, seed: int) -> Case:
+    rng = np.random.default_rng((seed, number))
     case = Case(number, kind)
     a, b = (f"h{i}" for i in rng.choice(case.cluster.hosts, 2, replace=False))
     side, loss = str(rng.choice(["transmit", "receive"])), float(rng.uniform(0.1, 0.7))
@@ -226,15 +226,24 @@ def findings(cluster: lab.Lab, case: Case, run: Path) -> tuple[list[Finding], fl
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--all", action="store_true", help="all cases instead of each fourth")
+    parser.add_argument("--kind", choices=KINDS, help="all cases of this kind")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the faults (default: %(default)s)")
+    parser.add_argument("--misses", action="store_true", help="show missed faults and wrong findings")
+    parser.add_argument("--markdown", action="store_true", help="print the table of all cases")
+    args = parser.parse_args()
     if os.geteuid() != 0:
         waived("wires", "a lab needs root")
         return
     kinds = [kind for kind, count in KINDS.items() for _ in range(count)]
-    cases = [generate_case(number, kind) for number, kind in enumerate(kinds)]
-    if not {"--all", "--kind", "--markdown"} & set(sys.argv):
+    cases = [generate_case(number, kind, args.seed) for number, kind in enumerate(kinds)]
+    if args.kind:
+        cases = [case for case in cases if case.kind == args.kind]
+    elif not (args.all or args.markdown):
         cases = cases[::FEW]
-    if "--kind" in sys.argv:
-        cases = [case for case in cases if case.kind == sys.argv[sys.argv.index("--kind") + 1]]
     score, seconds, failures = Score(), [], []
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -249,8 +258,8 @@ def main() -> None:
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 failures.append(str(error))
                 found = []
-            judge_case(score, case, found, "--misses" in sys.argv)
-    if "--markdown" in sys.argv:
+            judge_case(score, case, found, args.misses)
+    if args.markdown:
         print(score.markdown(KINDS))
     else:
         print_figures("wires", score, 0.9, seconds)

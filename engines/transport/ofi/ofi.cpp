@@ -33,14 +33,9 @@ using ofi::Flow;
 constexpr std::string_view name_prefix = "ofi:";
 constexpr std::size_t max_name_bytes = sizeof(Hello::transport) - 1;
 
-// Bytes of one message, its prefix included: less than ofi::max_message where many ranks would need
-// much memory.
-constexpr std::size_t min_message = 16U << 10;
+constexpr std::size_t min_message = 16U << 10, short_message = 32U << 10;
 constexpr int max_pieces = 64;                 // of an outbox that are copied at once
 constexpr std::size_t max_memory = 64U << 20;  // of a rank's receives
-// Receives for each peer: its messages, and acknowledgements beside them.
-constexpr std::size_t receives_per_peer = Flow::depth + 2;
-
 // In front of every message.
 struct Prefix {
     std::uint64_t number;              // of a message with bytes of the stream
@@ -59,15 +54,37 @@ std::array<unsigned char, 8> compute_tag(const Prefix& prefix, const Key& key) {
     return tag;
 }
 
-std::size_t message_bytes(const Endpoint& endpoint, int ranks) {
+// The lengths of messages, their prefixes included: the largest, and how often it may be halved.
+struct Lengths {
+    std::size_t largest;
+    unsigned halvings;
+    // Receives for each peer: its messages, and acknowledgements beside them.
+    std::size_t receives_per_peer() const { return Flow::depth(halvings) + 2; }
+};
+
+// Messages are smaller where many ranks would need much memory. In the memory of one host none
+// waits on a slow link.
+Lengths message_lengths(const Endpoint& endpoint, int ranks) {
     const std::size_t peers = static_cast<std::size_t>(std::max(1, ranks - 1));
-    const std::size_t share = max_memory / (peers * receives_per_peer) / 4096 * 4096;
-    return std::min(std::clamp(share, min_message, ofi::max_message), endpoint.max_message_bytes());
+    const bool is_network = endpoint.reaches_other_hosts();
+    for (unsigned halvings = Flow::most_halvings; is_network && halvings > 0; --halvings) {
+        const Lengths lengths{short_message << halvings, halvings};
+        if (lengths.largest <= endpoint.max_message_bytes() &&
+            peers * lengths.receives_per_peer() * lengths.largest <= max_memory)
+            return lengths;
+    }
+    Lengths lengths{is_network ? short_message : ofi::max_message, 0};
+    const std::size_t share = max_memory / (peers * lengths.receives_per_peer()) / 4096 * 4096;
+    lengths.largest =
+        std::min(std::clamp(share, min_message, lengths.largest), endpoint.max_message_bytes());
+    return lengths;
 }
 
 // The messages to and from one peer.
 struct Channel {
-    static constexpr std::size_t acknowledgement = Flow::depth;  // the last of the buffers
+    explicit Channel(unsigned halvings) : flow(halvings) {}
+
+    static constexpr std::size_t acknowledgement = Flow::most_submitted;  // the last of the buffers
 
     int peer = -1;
     fi_addr_t address = FI_ADDR_UNSPEC;
@@ -75,11 +92,12 @@ struct Channel {
     Key key{};
     Flow flow;
     ofi::Memory memory;
-    std::array<Buffer, Flow::depth + 1> buffers;
-    std::array<bool, Flow::depth + 1> unsubmitted{};  // filled, and refused by the provider for now
+    std::array<Buffer, Flow::most_submitted + 1> buffers;
+    std::array<bool, Flow::most_submitted + 1>
+        unsubmitted{};  // filled, and refused by the provider for now
     // Positions in the stream: up to which it is copied to buffers, and the end of each buffer.
     std::uint64_t copied = 0;
-    std::array<std::uint64_t, Flow::depth> ends{};
+    std::array<std::uint64_t, Flow::most_submitted> ends{};
     std::uint64_t finished = 0;  // messages that the provider has sent, without a gap
     std::size_t consumed = 0;    // bytes of the next message in order
     bool is_usable() const { return address != FI_ADDR_UNSPEC; }
@@ -92,7 +110,7 @@ public:
         std::unique_ptr<Endpoint> endpoint)
         : StreamTransport(std::move(listener), std::move(self), std::move(settings)),
           endpoint_(std::move(endpoint)),
-          message_bytes_(message_bytes(*endpoint_, size())),
+          lengths_(message_lengths(*endpoint_, size())),
           channels_(static_cast<std::size_t>(size())),
           sockets_(static_cast<std::size_t>(size()), -1) {
         post_receives();
@@ -126,7 +144,7 @@ private:
     Buffer& receive_buffer(int number) { return receives_[static_cast<std::size_t>(number)]; }
 
     std::unique_ptr<Endpoint> endpoint_;
-    const std::size_t message_bytes_;
+    const Lengths lengths_;
     ofi::Memory memory_;  // of the receives
     std::vector<Buffer> receives_;
     std::vector<Buffer*> unposted_;
@@ -160,16 +178,17 @@ Ofi::~Ofi() {
 }
 
 void Ofi::post_receives() {
-    const std::size_t receive_buffers = static_cast<std::size_t>(size() - 1) * receives_per_peer;
+    const std::size_t receive_buffers =
+        static_cast<std::size_t>(size() - 1) * lengths_.receives_per_peer();
     const std::size_t count = std::min(receive_buffers, endpoint_->max_receives());
     if (count == 0) return;
-    memory_ = endpoint_->allocate(count * message_bytes_);
+    memory_ = endpoint_->allocate(count * lengths_.largest);
     receives_.resize(count);
     for (std::size_t i = 0; i < count; ++i) {
         Buffer& buffer = receives_[i];
-        buffer.data = memory_.data() + i * message_bytes_;
+        buffer.data = memory_.data() + i * lengths_.largest;
         buffer.description = memory_.description();
-        buffer.bytes = message_bytes_;
+        buffer.bytes = lengths_.largest;
         repost(buffer);
     }
 }
@@ -186,12 +205,12 @@ void Ofi::repost(Buffer& buffer) {
 // --- Peers -------------------------------------------------------------------------------------
 
 void Ofi::attach(int peer, int socket, const Hello& hello, const session::Proof& key) {
-    auto channel = std::make_unique<Channel>();
+    auto channel = std::make_unique<Channel>(lengths_.halvings);
     channel->peer = peer;
     std::copy_n(key.begin(), channel->key.size(), channel->key.begin());
-    channel->memory = endpoint_->allocate(channel->buffers.size() * message_bytes_);
+    channel->memory = endpoint_->allocate(channel->buffers.size() * lengths_.largest);
     for (std::size_t i = 0; i < channel->buffers.size(); ++i) {
-        channel->buffers[i].data = channel->memory.data() + i * message_bytes_;
+        channel->buffers[i].data = channel->memory.data() + i * lengths_.largest;
         channel->buffers[i].description = channel->memory.description();
         channel->buffers[i].owner = channel.get();
     }
@@ -337,8 +356,8 @@ void Ofi::send(int peer, Nanoseconds time) {
     if (!channel(peer)) return;
     release_sent(to);
     while (channel(peer) && to.copied < outbox(peer).end() && to.flow.may_send() &&
-           to.flow.next() - to.finished < Flow::depth) {
-        const std::size_t index = to.flow.next() % Flow::depth;
+           to.flow.next() - to.finished < to.flow.submitted()) {
+        const std::size_t index = to.flow.next() % Flow::most_submitted;
         fill_message(to, index, time);
         submit(to, index);
     }
@@ -356,8 +375,9 @@ void Ofi::release_sent(Channel& to) {
     const auto is_done = [&to](std::size_t index) {
         return !to.buffers[index].busy && !to.unsubmitted[index];
     };
-    for (; to.finished < to.flow.next() && is_done(to.finished % Flow::depth); ++to.finished)
-        outbox(to.peer).release(to.ends[to.finished % Flow::depth],
+    for (; to.finished < to.flow.next() && is_done(to.finished % Flow::most_submitted);
+         ++to.finished)
+        outbox(to.peer).release(to.ends[to.finished % Flow::most_submitted],
                                 [this](Ticket ticket) { tickets().complete(ticket, true); });
 }
 
@@ -366,7 +386,7 @@ void Ofi::fill_message(Channel& to, std::size_t index, Nanoseconds time) {
     direct::Outbox& out = outbox(to.peer);
     Buffer& buffer = to.buffers[index];
     std::byte* next = buffer.data + sizeof(Prefix);
-    const std::size_t most = to.flow.message_bytes(message_bytes_) - sizeof(Prefix);
+    const std::size_t most = to.flow.message_bytes(lengths_.largest) - sizeof(Prefix);
     std::size_t left = most;
     while (left > 0 && to.copied < out.end()) {
         std::array<iovec, max_pieces> pieces;

@@ -180,7 +180,7 @@ std::vector<Input> seed_flow() {
 }
 
 void read_flow(const std::uint8_t* data, std::size_t size) {
-    ofi::Flow flow;
+    ofi::Flow flow(1);
     fuzz::InputReader parts(data, size);
     for (int buffer = 0; parts.remaining() > 0; ++buffer) {
         const auto number = parts.read<std::uint64_t>();

@@ -10,12 +10,16 @@
 
 using assay::ofi::Flow;
 
+namespace {
+constexpr std::size_t largest = 1U << 18;
+}
+
 TEST_CASE("messages that arrive in any order are delivered in the order of sending, each once") {
     constexpr std::size_t messages = 200;
     for (unsigned seed = 1; seed <= 100; ++seed) {
         CAPTURE(seed);
         std::mt19937 random(seed);
-        Flow sender, receiver;
+        Flow sender(1), receiver(1);
         std::vector<std::uint64_t> in_flight, acknowledgements;
         std::vector<int> taken;
         assay::Nanoseconds time = 0;
@@ -32,7 +36,7 @@ TEST_CASE("messages that arrive in any order are delivered in the order of sendi
                 in_flight.push_back(sender.next());
                 sender.sent(time);
             }
-            REQUIRE(sender.next() - receiver.consumed() <= Flow::depth);
+            REQUIRE(sender.next() - receiver.consumed() <= receiver.depth());
             if (!in_flight.empty() && random() % 2) {
                 const std::uint64_t number = remove_random(in_flight);
                 REQUIRE(receiver.arrived(number, static_cast<int>(number)));
@@ -59,16 +63,16 @@ TEST_CASE("messages that arrive in any order are delivered in the order of sendi
 }
 
 TEST_CASE("a sender waits until messages are taken, and invalid numbers are refused") {
-    Flow sender, receiver;
-    for (std::uint64_t i = 0; i < Flow::depth; ++i) {
+    Flow sender(0), receiver(0);
+    for (std::uint64_t i = 0; i < receiver.depth(); ++i) {
         CHECK(sender.may_send());
         CHECK(receiver.arrived(sender.next(), static_cast<int>(i)));
         sender.sent(0);
     }
     CHECK_FALSE(sender.may_send());
     CHECK_FALSE(sender.all_acknowledged());
-    CHECK_FALSE(receiver.arrived(Flow::depth, 9));  // further ahead than it may be
-    CHECK_FALSE(sender.on_acknowledged(Flow::depth + 1, 0));
+    CHECK_FALSE(receiver.arrived(receiver.depth(), 9));  // further ahead than it may be
+    CHECK_FALSE(sender.on_acknowledged(receiver.depth() + 1, 0));
     receiver.consume(1000);
     CHECK_FALSE(receiver.acknowledgement_due(1000));
     CHECK(receiver.acknowledgement_due(1000 + Flow::max_acknowledgement_delay));
@@ -83,40 +87,34 @@ TEST_CASE("a sender waits until messages are taken, and invalid numbers are refu
     CHECK(receiver.front() == Flow::none);
 }
 
-TEST_CASE(
-    "messages are shorter on a link on which they take long, and as long as before after it") {
-    constexpr std::size_t largest = 1U << 18;
-    Flow flow;
+TEST_CASE("messages are short on a slow link, with a window of as many bytes") {
+    Flow flow(Flow::most_halvings);
     assay::Nanoseconds time = 0;
     const auto exchange = [&](assay::Nanoseconds delay) {  // returns the bytes of the last message
+        const std::uint64_t first = flow.next();
         std::size_t bytes = 0;
-        for (std::uint64_t k = 0; k < Flow::depth; ++k) {
-            bytes = flow.message_bytes(largest);
-            flow.sent(time);
-        }
+        for (; flow.may_send(); flow.sent(time)) bytes = flow.message_bytes(largest);
+        CHECK((flow.next() - first) * bytes == Flow::long_window * largest);
         time += delay;
         CHECK(flow.on_acknowledged(flow.next(), time));
         return bytes;
     };
-    for (int k = 0; k < 5; ++k) CHECK(exchange(Flow::fast / 10) == largest);
-    for (int k = 0; k < 5; ++k)
-        CHECK(exchange(2 * Flow::slow) == largest >> std::min<unsigned>(k, Flow::max_halvings));
-    for (int k = 0; k < 5; ++k) CHECK(exchange(Flow::slow) == largest >> Flow::max_halvings);
-    exchange(Flow::fast / 2);
-    CHECK(exchange(Flow::slow) == largest >> (Flow::max_halvings - 1));
-    // Acknowledgements of messages that were sent with the old length change nothing.
-    for (std::uint64_t k = 0; k < Flow::depth; ++k) flow.sent(time);
-    time += 2 * Flow::slow;
-    for (std::uint64_t k = 1; k <= Flow::depth; ++k)
-        CHECK(flow.on_acknowledged(flow.next() - Flow::depth + k, time));
-    CHECK(flow.message_bytes(largest) == largest >> Flow::max_halvings);
+    for (unsigned k = 0; k < 5; ++k)
+        CHECK(exchange(Flow::fast / 2) == largest >> (Flow::most_halvings - std::min(k, 3U)));
+    CHECK(flow.submitted() == Flow::most_submitted);
+    for (unsigned k = 0; k < 5; ++k) CHECK(exchange(2 * Flow::slow) == largest >> std::min(k, 3U));
+    CHECK(flow.submitted() < Flow::most_submitted);
+    for (int k = 0; k < 5; ++k) CHECK(exchange(Flow::slow) == largest >> Flow::most_halvings);
 }
 
-TEST_CASE("messages stay long on a long way on which they do not wait") {
-    Flow flow;
-    for (assay::Nanoseconds time = 0; flow.next() < 20; time += 2 * Flow::slow) {
-        flow.sent(time);
-        CHECK(flow.on_acknowledged(flow.next(), time + 2 * Flow::slow));
-        CHECK(flow.message_bytes(1U << 18) == 1U << 18);
+TEST_CASE("acknowledgements of messages of another length do not change the length") {
+    Flow flow(1);
+    for (std::uint64_t k = 0; k < flow.depth(); ++k) flow.sent(0);
+    for (std::uint64_t k = 1; k <= flow.depth(); ++k) {
+        CHECK(flow.on_acknowledged(k, Flow::fast / 2));
+        CHECK(flow.message_bytes(largest) == largest);
     }
+    flow.sent(0);  // with the new length
+    CHECK(flow.on_acknowledged(flow.next(), 2 * Flow::slow));
+    CHECK(flow.message_bytes(largest) == largest / 2);
 }
