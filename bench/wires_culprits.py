@@ -37,7 +37,7 @@ from netscore import Score, judge_case, print_figures  # noqa: E402
 
 from assay import lab  # noqa: E402
 from assay.records.run import Run  # noqa: E402
-from assay.records.schema import Finding  # noqa: E402
+from assay.records.schema import Finding, Verdict  # noqa: E402
 
 SEED = 40_000
 KINDS = {
@@ -211,7 +211,8 @@ def load(cluster: lab.Lab, case: Case) -> Iterator[None]:
 
 
 def findings(cluster: lab.Lab, case: Case, run: Path) -> tuple[list[Finding], float]:
-    """The faults that ``assay net`` finds, and the time that it took, in s."""
+    """The faults that ``assay net`` finds, and the time that it took, in s. A verdict that the budget left inconclusive
+    counts with what it names."""
     begun = time.monotonic()
     with planted(cluster, case), load(cluster, case):
         done = subprocess.run(
@@ -219,10 +220,11 @@ def findings(cluster: lab.Lab, case: Case, run: Path) -> tuple[list[Finding], fl
              "--budget", f"{BUDGET_S}s", "--timeout", "10s", *case.way],
             capture_output=True, text=True, timeout=LIMIT_S,
         )  # fmt: skip
-    if done.returncode not in (0, 1):
+    seconds = time.monotonic() - begun
+    records = Run.load(run).records if done.returncode in (0, 1, 2) and run.is_dir() else []
+    if not any(isinstance(record, Verdict) for record in records):
         raise RuntimeError(f"{case.title()}: exit code {done.returncode}: {done.stderr[-400:]}")
-    found = [r for r in Run.load(run).records if isinstance(r, Finding) and r.severity == "fault"]
-    return found, time.monotonic() - begun
+    return [r for r in records if isinstance(r, Finding) and r.severity == "fault"], seconds
 
 
 def main() -> None:

@@ -4,7 +4,8 @@ A sender counts the segments that it retransmits, a receiver those that arrive o
 kernels count retransmissions for each receiver. ``loss_fit`` finds the few sides of hosts that explain the counts.
 Under the load of a sweep every switch drops segments: that is TCP's congestion control and not a fault. There a host
 must exceed its peers by more, and only hosts of the same role are compared. Nor is a host at fault for what may be
-lost on a slow path between groups of hosts, whose queue all of its senders fill.
+lost on a slow path between groups of hosts, whose queue all of its senders fill; nor for what it loses in the sweep
+alone, if it loses none of it one way.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ def packet_loss(evidence: Evidence) -> list[Finding]:
         for suspect, outcome in evidence.suspects
         if suspect.side == "block" and min(len(suspect.hosts), len(suspect.peers)) > 1
     }
+    one_way = Losses()
     for measurement, matrix in ((ONE_WAY, evidence.one_way), ("network.all_to_all", evidence.matrix)):
         losses = _read_losses(evidence, measurement, matrix)
         hosts = [host for host in losses.sent if losses.sent[host] > 0]
@@ -81,9 +83,13 @@ def packet_loss(evidence: Evidence) -> list[Finding]:
                 if paths[path]:  # has a finding of its own
                     continue
                 _blame_path(finding, path)
+            elif measurement != ONE_WAY and _is_clean(one_way, host, side, share):
+                _blame_load(finding)
             findings.setdefault((host, side), finding)
         for host, peer, share in _lossy_pairs(losses, hosts, fit, threshold):
             findings.setdefault((host, peer), _pair_finding(losses, host, peer, share))
+        if measurement == ONE_WAY:
+            one_way = losses
     return list(findings.values())
 
 
@@ -164,6 +170,30 @@ def _blame_path(finding: Finding, path: Suspect) -> None:
     finding.severity, finding.confidence = "warning", 0.5
     finding.details.append(f"the path from {ends} is slow, and its full queue may have dropped them")
     finding.fix = f"look at the path from {ends} first; then measure again"
+
+
+def _is_clean(one_way: Losses, host: str, side: Side, share: float) -> bool:
+    """Whether this side certainly does not lose this share of its segments one way: with half of its partners it loses
+    far less. The other half may have slow or lossy sides themselves."""
+    end = 0 if side == "transmit" else 1
+    counts = [
+        (counts.get("tcp_retransmitted", 0.0), counts["tcp_sent"])
+        for pair, counts in one_way.pairs.items()
+        if pair[end] == host and counts.get("tcp_sent", 0.0) > 0
+    ]
+    counts.sort(key=lambda count: count[0] / count[1])
+    lost, sent = np.sum(counts[: (len(counts) + 1) // 2], axis=0) if counts else (0.0, 0.0)
+    expected = share * sent
+    return bool(expected >= MIN_COUNT and lost * MIN_RATIO["network.all_to_all"] < expected)
+
+
+def _blame_load(finding: Finding) -> None:
+    """Makes a warning of a finding on packets that were lost in the sweep alone."""
+    finding.severity, finding.confidence = "warning", 0.5
+    finding.details.append(
+        "one way it loses less than a fifth of that: a queue that the sweep filled may have dropped them"
+    )
+    finding.fix = "look at the other findings first; then measure again"
 
 
 def _fit_of_pairs(losses: Losses, hosts: list[str], paths: Iterable[Suspect]) -> LossShares | None:

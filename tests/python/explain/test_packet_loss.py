@@ -219,6 +219,24 @@ def test_senders_are_not_blamed_for_what_a_slow_uplink_drops(by_pair: bool) -> N
     assert [(f.subject.host, f.severity) for f in packet_loss(evidence)] == [("h2", "fault")]
 
 
+@pytest.mark.parametrize(
+    ("alone", "severity"),
+    [({}, "warning"), ({1: 0.02}, "fault"), ({1: 0.008}, "fault")],
+)
+def test_a_side_that_loses_in_the_sweep_alone_is_a_warning(alone: dict[int, float], severity: str) -> None:
+    """Host 1 loses 2 % in the sweep. One way the slow receive side of host 0 drops packets of all senders."""
+    one_way = planted_counters(8, alone, {0: 0.2}, by_pair=True)
+    sweep = planted_counters(8, {1: 0.02}, {})
+    for record in sweep:
+        if isinstance(record, Pairs):
+            record.name = "network.all_to_all"
+        elif isinstance(record, Measurement):
+            record.params = {}
+    found = [f for f in explain(one_way + sweep) if f.rule == "packet_loss" and f.side == "transmit"]
+    assert [(f.subject.host, f.severity) for f in found] == [("h1", severity)]
+    assert ("one way it loses less" in found[0].details[-1]) == (severity == "warning")
+
+
 def test_a_server_with_many_segments_is_not_named() -> None:
     """The server sends ten times as many segments as the others, and retransmits the same share."""
     records = planted_counters(8, {}, {}, 0.001)
