@@ -40,7 +40,8 @@ public:
     void sent(Nanoseconds time) { sent_at_[sent_++ % most_depth] = time; }
     // The bytes of the next message, of at most `largest`.
     std::size_t message_bytes(std::size_t largest) const { return largest >> halvings_; }
-    // How many messages the provider may have at once.
+    // How many messages the provider may have at once. A provider whose sends complete with the
+    // answer of the far end is held to 64 KiB for a round trip while messages are short.
     std::uint64_t submitted() const { return halvings_ > 0 ? 2 : most_submitted; }
     bool all_acknowledged() const { return sent_ == consumed_by_peer_; }
     // The peer acknowledges that it has consumed this number of messages. Returns false if that is

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "transport/ofi/lengths.hpp"
 
 namespace assay::ofi {
 namespace {
@@ -107,7 +108,8 @@ Info find_provider(const std::string& provider, const std::string& address) {
     // Over TCP, libfabric's layer of reliable datagrams (ofi_rxm) fetches a message above this
     // limit after it was announced. The request waits behind what the same connection carries back:
     // two ranks that send to each other have half of the rate. It is read when libfabric is loaded.
-    if (provider == "tcp") setenv("FI_OFI_RXM_EAGER_LIMIT", std::to_string(max_message).c_str(), 0);
+    if (provider == "tcp")
+        setenv("FI_OFI_RXM_EAGER_LIMIT", std::to_string(Lengths::longest).c_str(), 0);
     Info result = query(provider, address);
     if (!result || !has_ip_address(*result))
         result = query(result && provider.empty() ? provider_name(*result) : provider, "");

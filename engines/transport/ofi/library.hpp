@@ -30,9 +30,6 @@ struct Library {
     decltype(&fi_version) version = nullptr;
 };
 
-// The largest message that Assay sends, in bytes.
-constexpr std::size_t max_message = 256U << 10;
-
 // Throws Error if libfabric is not installed.
 const Library& library();
 

@@ -17,6 +17,8 @@
 #include "transport/direct/stream_transport.hpp"
 #include "transport/ofi/endpoint.hpp"
 #include "transport/ofi/flow.hpp"
+#include "transport/ofi/greeting.hpp"
+#include "transport/ofi/lengths.hpp"
 #include "transport/yield_or_sleep.hpp"
 
 namespace assay {
@@ -33,9 +35,8 @@ using ofi::Flow;
 constexpr std::string_view name_prefix = "ofi:";
 constexpr std::size_t max_name_bytes = sizeof(Hello::transport) - 1;
 
-constexpr std::size_t min_message = 16U << 10, short_message = 32U << 10;
-constexpr int max_pieces = 64;                 // of an outbox that are copied at once
-constexpr std::size_t max_memory = 64U << 20;  // of a rank's receives
+constexpr int max_pieces = 64;  // of an outbox that are copied at once
+
 // In front of every message.
 struct Prefix {
     std::uint64_t number;              // of a message with bytes of the stream
@@ -54,35 +55,9 @@ std::array<unsigned char, 8> compute_tag(const Prefix& prefix, const Key& key) {
     return tag;
 }
 
-// The lengths of messages, their prefixes included: the largest, and how often it may be halved.
-struct Lengths {
-    std::size_t largest;
-    unsigned halvings;
-    // Receives for each peer: its messages, and acknowledgements beside them.
-    std::size_t receives_per_peer() const { return Flow::depth(halvings) + 2; }
-};
-
-// Messages are smaller where many ranks would need much memory. In the memory of one host none
-// waits on a slow link.
-Lengths message_lengths(const Endpoint& endpoint, int ranks) {
-    const std::size_t peers = static_cast<std::size_t>(std::max(1, ranks - 1));
-    const bool is_network = endpoint.reaches_other_hosts();
-    for (unsigned halvings = Flow::most_halvings; is_network && halvings > 0; --halvings) {
-        const Lengths lengths{short_message << halvings, halvings};
-        if (lengths.largest <= endpoint.max_message_bytes() &&
-            peers * lengths.receives_per_peer() * lengths.largest <= max_memory)
-            return lengths;
-    }
-    Lengths lengths{is_network ? short_message : ofi::max_message, 0};
-    const std::size_t share = max_memory / (peers * lengths.receives_per_peer()) / 4096 * 4096;
-    lengths.largest =
-        std::min(std::clamp(share, min_message, lengths.largest), endpoint.max_message_bytes());
-    return lengths;
-}
-
 // The messages to and from one peer.
 struct Channel {
-    explicit Channel(unsigned halvings) : flow(halvings) {}
+    explicit Channel(ofi::Lengths both) : lengths(both), flow(both.halvings) {}
 
     static constexpr std::size_t acknowledgement = Flow::most_submitted;  // the last of the buffers
 
@@ -90,11 +65,12 @@ struct Channel {
     fi_addr_t address = FI_ADDR_UNSPEC;
     std::string name;  // the provider's address, if it is a text (shared memory)
     Key key{};
+    const ofi::Lengths lengths;  // that both ends take
     Flow flow;
     ofi::Memory memory;
     std::array<Buffer, Flow::most_submitted + 1> buffers;
-    std::array<bool, Flow::most_submitted + 1>
-        unsubmitted{};  // filled, and refused by the provider for now
+    // Filled, and refused by the provider for now.
+    std::array<bool, Flow::most_submitted + 1> unsubmitted{};
     // Positions in the stream: up to which it is copied to buffers, and the end of each buffer.
     std::uint64_t copied = 0;
     std::array<std::uint64_t, Flow::most_submitted> ends{};
@@ -107,10 +83,10 @@ struct Channel {
 class Ofi final : public direct::StreamTransport {
 public:
     Ofi(Listener listener, Membership self, MeshSettings settings,
-        std::unique_ptr<Endpoint> endpoint)
+        std::unique_ptr<Endpoint> endpoint, ofi::Lengths lengths)
         : StreamTransport(std::move(listener), std::move(self), std::move(settings)),
           endpoint_(std::move(endpoint)),
-          lengths_(message_lengths(*endpoint_, size())),
+          lengths_(lengths),
           channels_(static_cast<std::size_t>(size())),
           sockets_(static_cast<std::size_t>(size()), -1) {
         post_receives();
@@ -144,8 +120,8 @@ private:
     Buffer& receive_buffer(int number) { return receives_[static_cast<std::size_t>(number)]; }
 
     std::unique_ptr<Endpoint> endpoint_;
-    const Lengths lengths_;
-    ofi::Memory memory_;  // of the receives
+    const ofi::Lengths lengths_;  // that this rank receives
+    ofi::Memory memory_;          // of the receives
     std::vector<Buffer> receives_;
     std::vector<Buffer*> unposted_;
     std::vector<std::unique_ptr<Channel>> channels_, retired_;
@@ -205,18 +181,20 @@ void Ofi::repost(Buffer& buffer) {
 // --- Peers -------------------------------------------------------------------------------------
 
 void Ofi::attach(int peer, int socket, const Hello& hello, const session::Proof& key) {
-    auto channel = std::make_unique<Channel>(lengths_.halvings);
+    const auto greeting = ofi::Greeting::read(std::span(hello.extra).first(hello.extra_length));
+    auto channel = std::make_unique<Channel>(lengths_.common(greeting.largest));
     channel->peer = peer;
     std::copy_n(key.begin(), channel->key.size(), channel->key.begin());
-    channel->memory = endpoint_->allocate(channel->buffers.size() * lengths_.largest);
+    channel->memory = endpoint_->allocate(channel->buffers.size() * channel->lengths.largest);
     for (std::size_t i = 0; i < channel->buffers.size(); ++i) {
-        channel->buffers[i].data = channel->memory.data() + i * lengths_.largest;
+        channel->buffers[i].data = channel->memory.data() + i * channel->lengths.largest;
         channel->buffers[i].description = channel->memory.description();
         channel->buffers[i].owner = channel.get();
     }
     std::array<unsigned char, sizeof hello.extra + 1> address{};  // with a zero after a text
-    std::copy_n(hello.extra.begin(), hello.extra_length, address.begin());
-    if (!endpoint_->insert(std::span(address).first(hello.extra_length), channel->address))
+    std::ranges::copy(greeting.address, address.begin());
+    if (channel->lengths.largest <= sizeof(Prefix) ||
+        !endpoint_->insert(std::span(address).first(greeting.address.size()), channel->address))
         channel->address = FI_ADDR_UNSPEC;
     channel->name = reinterpret_cast<const char*>(address.data());
     sockets_[static_cast<std::size_t>(peer)] = socket;
@@ -386,7 +364,7 @@ void Ofi::fill_message(Channel& to, std::size_t index, Nanoseconds time) {
     direct::Outbox& out = outbox(to.peer);
     Buffer& buffer = to.buffers[index];
     std::byte* next = buffer.data + sizeof(Prefix);
-    const std::size_t most = to.flow.message_bytes(lengths_.largest) - sizeof(Prefix);
+    const std::size_t most = to.flow.message_bytes(to.lengths.largest) - sizeof(Prefix);
     std::size_t left = most;
     while (left > 0 && to.copied < out.end()) {
         std::array<iovec, max_pieces> pieces;
@@ -446,9 +424,15 @@ std::unique_ptr<direct::PeerTransport> ofi_transport(Listener listener, Membersh
     auto endpoint = std::make_unique<Endpoint>(
         ofi::find_provider(provider_of(settings.transport), listener.address().text()));
     const std::string provider = endpoint->provider();
-    if (endpoint->address().size() > sizeof(Hello::extra))
+    const auto lengths = ofi::Lengths::of({endpoint->max_message_bytes(), endpoint->max_receives(),
+                                           endpoint->reaches_other_hosts(), self.size()});
+    settings.extra = ofi::Greeting{static_cast<std::uint32_t>(lengths.largest),
+                                   {endpoint->address().begin(), endpoint->address().end()}}
+                         .bytes();
+    if (settings.extra.size() > sizeof(Hello::extra))
         throw Error(fmt::format("libfabric's {} has addresses of {} bytes, at most {} are known",
-                                provider, endpoint->address().size(), sizeof(Hello::extra)),
+                                provider, endpoint->address().size(),
+                                sizeof(Hello::extra) - sizeof(ofi::Greeting::largest)),
                     "choose another provider");
     if (!endpoint->reaches_other_hosts())
         for (const direct::Peer& peer : self.peers)
@@ -458,9 +442,8 @@ std::unique_ptr<direct::PeerTransport> ofi_transport(Listener listener, Membersh
                             "choose another provider");
     // The name has the chosen provider, so that ranks with different providers refuse each other.
     settings.transport = (std::string(name_prefix) + provider).substr(0, max_name_bytes);
-    settings.extra.assign(endpoint->address().begin(), endpoint->address().end());
     return std::make_unique<Ofi>(std::move(listener), std::move(self), std::move(settings),
-                                 std::move(endpoint));
+                                 std::move(endpoint), lengths);
 }
 
 void check_ofi(const std::string& provider) { ofi::find_provider(provider, ""); }

@@ -6,6 +6,7 @@
 
 #include "../direct/ranks.hpp"
 #include "transport/ofi/endpoint.hpp"
+#include "transport/ofi/greeting.hpp"
 
 using namespace planted;
 
@@ -24,7 +25,7 @@ public:
 
 private:
     void on_connected(int, int, const Hello& hello, const session::Proof&) override {
-        address.assign(hello.extra.begin(), hello.extra.begin() + hello.extra_length);
+        address = ofi::Greeting::read(std::span(hello.extra).first(hello.extra_length)).address;
     }
     void on_event(int, std::uint32_t) override {}
     void on_lost(int, const std::string&, bool) override {}
@@ -44,7 +45,8 @@ TEST_CASE("messages that no peer has sent are refused and counted, and the rank 
     ofi::Endpoint stranger(ofi::find_provider("tcp", "127.0.0.1"));
     MeshSettings settings = settings_of(name);
     settings.transport = "ofi:" + stranger.provider();
-    settings.extra.assign(stranger.address().begin(), stranger.address().end());
+    settings.extra =
+        ofi::Greeting{16U << 10, {stranger.address().begin(), stranger.address().end()}}.bytes();
     Greeter greeter;
     Mesh mesh(Listener(read_address("127.0.0.1", 0)), {1, 1, job.token, job.peers}, settings,
               greeter);
