@@ -387,10 +387,12 @@ def main() -> int:
     args = parser.parse_args()
     if not 1 <= args.deaths < args.hosts - 1:
         parser.error(f"--deaths {args.deaths}: two of the {args.hosts} hosts have to be left")
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)
     name = f"chaos-{os.getpid()}"
     rate = parse_rate(RATE)
     lab = Lab.up(args.hosts, 1, Rates(rate, rate, lossless=args.lossless), name=name)
-    results = []
+    results, is_interrupted = [], False
     try:
         for seed in range(args.seed, args.seed + args.runs):
             plan = make_plan(
@@ -412,11 +414,13 @@ def main() -> int:
                 )
             elif result.violations:
                 print(report(result), flush=True)
+    except KeyboardInterrupt:
+        is_interrupted = True
     finally:
         take_down(name)
     if not args.json:
         print(summary(results))
-    return int(any(result.violations for result in results))
+    return 130 if is_interrupted else int(any(result.violations for result in results))
 
 
 if __name__ == "__main__":
