@@ -11,7 +11,8 @@ A lab's shaper counts the bytes of a packet with its 14 bytes of Ethernet, so he
 the rate over TCP, Open MPI's and libfabric's included (20 bytes of IP, 32 of TCP with its time stamp), and
 (MTU - 60) / (MTU + 14) over UDP (20 of IP, 8 of UDP, 32 of Assay's own). Acknowledgements are not taken off.
 
-of_headers has a limit: 97 % over TCP and MPI, 95 % over UDP and libfabric. A run that fails has carried nothing.
+of_headers has a limit: 97 % over TCP and MPI, 95 % over UDP and libfabric. A run that fails, or in which a rank is
+taken for dead, has carried nothing.
 
 Each turn runs everything once, so that the load of other programs affects all alike. ``peer`` has what iperf3 reaches
 between two of the hosts in both directions at once, MPI_Alltoall's share, and the machine's load. It needs root.
@@ -119,6 +120,10 @@ def run_builder(place: Place, transport: str, protocol: str, seconds: float, siz
             )
             return math.nan
         for building in buildings(Run.load(path).records):
+            if building.lost:
+                lost = ", ".join(building.lost)
+                print(f"bench: {' '.join(command[3:])}: {lost} taken for dead", file=sys.stderr)
+                return math.nan
             record = building.totals.get("network_throughput")
             # A sample a second: after the start, and while events are assigned.
             samples = (record.samples or [])[WARM_UP_S : int(seconds)] if record else []

@@ -21,7 +21,7 @@
 namespace assay::direct {
 namespace {
 
-constexpr int message_version = 3;
+constexpr int message_version = 4;
 constexpr int port_attempts = 64;                // until a number is free for both sockets
 constexpr std::size_t max_line_bytes = 1 << 22;  // 16 Ki ranks
 constexpr int max_waiting = 1024;                // connections that the kernel holds for accept()

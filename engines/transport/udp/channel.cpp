@@ -44,12 +44,19 @@ direct::Address address_of(int socket, bool of_peer) {
     return address;
 }
 
+// The clock of the kernel's time stamps. It may be set at any time.
+Nanoseconds stamp_clock() {
+    timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return Nanoseconds{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
 // The body of an acknowledgement. The offset in its prefix is the end of the bytes that the
 // receiver grants. The ranges of numbers are listed from the highest down; `end` is the end of the
-// first, and `arrival` the time at which its highest number arrived (see Acknowledgement).
+// first; for `arrival` and `answered` see Acknowledgement.
 struct AcknowledgementBody {
     std::uint64_t end;
-    Nanoseconds arrival;
+    Nanoseconds arrival, answered;
     struct {
         std::uint32_t length, gap;  // numbers that have arrived; missing numbers below them
     } ranges[max_reported];
@@ -188,14 +195,18 @@ bool Channel::verify_datagram(std::span<const std::byte> datagram, Prefix& prefi
     return prefix.tag == compute_tag(std::span(copy).first(covered.size() + payload.size()));
 }
 
-void Channel::accept_acknowledgement(std::span<const std::byte> datagram, std::uint64_t granted,
+void Channel::accept_acknowledgement(const Arrived& arrived, std::uint64_t granted,
                                      Nanoseconds time) {
     AcknowledgementBody body;
-    const auto bytes = datagram.subspan(sizeof(Prefix));
+    const auto bytes = arrived.bytes.subspan(sizeof(Prefix));
     constexpr std::size_t fixed = offsetof(AcknowledgementBody, ranges);
     if (bytes.size() < fixed || (bytes.size() - fixed) % sizeof body.ranges[0] != 0) return;
     std::memcpy(&body, bytes.data(), bytes.size());
-    Acknowledgement acknowledgement{granted, {}, body.arrival};
+    constexpr Nanoseconds latest = Nanoseconds{1} << 62;
+    if (std::min(body.arrival, body.answered) < 0 || std::max(body.arrival, body.answered) > latest)
+        return;
+    Acknowledgement acknowledgement{granted, {}, body.arrival, body.answered};
+    acknowledgement.received = arrived.time == 0 ? time : now() - (stamp_clock() - arrived.time);
     std::uint64_t end = body.end;
     for (std::size_t i = 0; i < (bytes.size() - fixed) / sizeof body.ranges[0]; ++i) {
         const auto [length, gap] = body.ranges[i];
@@ -212,7 +223,7 @@ void Channel::accept_acknowledgement(std::span<const std::byte> datagram, std::u
 
 // False: the host's queue is full.
 bool Channel::acknowledge() {
-    const Acknowledgement acknowledgement = receiver_->acknowledge();
+    const Acknowledgement acknowledgement = receiver_->acknowledge(stamp_clock());
     struct {
         Prefix prefix;
         AcknowledgementBody body;
@@ -224,6 +235,7 @@ bool Channel::acknowledge() {
                        {},
                        {}};
     datagram.body.arrival = acknowledgement.arrival;
+    datagram.body.answered = acknowledgement.answered;
     std::size_t count = 0;
     for (auto range = acknowledgement.ranges.rbegin(); range != acknowledgement.ranges.rend();
          ++range) {

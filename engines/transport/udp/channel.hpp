@@ -75,6 +75,7 @@ public:
     // read, epoll reports an error each time.
     void drain_errors() const;
     const Sender& sender() const { return *sender_; }
+    void set_share(std::size_t bytes) { sender_->set_share(bytes); }
     const Traffic& traffic() const { return traffic_; }
 
 private:
@@ -86,8 +87,7 @@ private:
     bool read_batch();
     // Whether a datagram has the peer's tag and a valid layout; sets `prefix`.
     bool verify_datagram(std::span<const std::byte> datagram, Prefix& prefix);
-    void accept_acknowledgement(std::span<const std::byte> datagram, std::uint64_t granted,
-                                Nanoseconds time);
+    void accept_acknowledgement(const Arrived& arrived, std::uint64_t granted, Nanoseconds time);
     template <class PassOn>
     void accept(const Arrived& arrived, Nanoseconds time, PassOn pass_on) {
         const std::span<const std::byte> datagram = arrived.bytes;
@@ -95,7 +95,7 @@ private:
         if (!verify_datagram(datagram, prefix)) {
             ++traffic_.forged;
         } else if (prefix.kind == Kind::acknowledgement) {
-            accept_acknowledgement(datagram, prefix.offset, time);
+            accept_acknowledgement(arrived, prefix.offset, time);
         } else {
             const auto payload = datagram.subspan(sizeof prefix);
             if (!receiver_->on_datagram(prefix.number, prefix.offset, payload.data(),

@@ -32,11 +32,6 @@ constexpr Nanoseconds max_hold = 500'000;
 // much: a lab's holds 0.5 ms, and TCP in Linux sends segments of 1 ms (tcp_tso_autosize).
 constexpr double batch_s = 0.3e-3;
 constexpr std::size_t min_batch = 7500, max_batch = 65000;
-// A shorter delay is that of the host, not that of a network's queue.
-constexpr Nanoseconds min_overflow = 2'000'000;
-// The fastest datagram is searched in the last one or two of these intervals, since routes and
-// clocks may change.
-constexpr Nanoseconds fastest_interval = 10'000'000'000;
 // Shares of a queue's delay at its overflow. The window grows less above the first, and no more
 // above the second.
 constexpr double grow_less = 0.5, grow_no_more = 0.85;
@@ -46,34 +41,10 @@ constexpr double nearly_empty = 0.3, fast_growth = 0.25;
 
 }  // namespace
 
-void QueueingDelay::on_arrival(Nanoseconds sent, Nanoseconds arrived, Nanoseconds time) {
-    const Nanoseconds delay = arrived - sent;
-    if (!any_) {
-        fastest_ = previous_fastest_ = delay;
-        interval_begin_ = time;
-        any_ = true;
-    } else if (time - interval_begin_ >= fastest_interval) {
-        previous_fastest_ = std::exchange(fastest_, delay);
-        interval_begin_ = time;
-    }
-    fastest_ = std::min(fastest_, delay);
-    latest_ = delay - std::min(fastest_, previous_fastest_);
-}
-
-void QueueingDelay::on_loss() {
-    overflow_ = overflow_ == 0 ? latest_ : (3 * overflow_ + latest_) / 4;
-}
-
-bool QueueingDelay::has_overflowed() const { return overflow_ >= min_overflow; }
-
-double QueueingDelay::fullness() const {
-    if (!has_overflowed()) return 0;
-    return std::min(1.0, static_cast<double>(latest_) / static_cast<double>(overflow_));
-}
-
 Sender::Sender(std::size_t max_bytes, std::uint64_t granted)
     : max_bytes_(max_bytes),
       granted_(granted),
+      share_(max_window),
       window_(first_window * max_bytes),
       threshold_(max_window) {}
 
@@ -213,8 +184,11 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
                 newly_acknowledged += sent.length;
                 if (number == largest) {
                     update_rtt(time - sent.time);
-                    if (acknowledgement.arrival != 0)
+                    if (acknowledgement.arrival != 0) {
                         queueing_.on_arrival(sent.time, acknowledgement.arrival, time);
+                        queueing_.on_answer(acknowledgement.answered, acknowledgement.received,
+                                            time);
+                    }
                 }
             }
             sent.state = State::arrived;
@@ -225,6 +199,7 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
     }
     if (window_limited_ && newly_acknowledged > 0) grow_window(newly_acknowledged);
     largest_arrived_ = std::max(largest_arrived_, largest);
+    limit_delay(largest);
     find_lost(time);
     remove_arrived();
     return true;
@@ -268,18 +243,36 @@ void Sender::find_lost(Nanoseconds time) {
             return;
         sent.by_reordering = true;
         mark_lost(sent);
-        reduce_window(searched_until_);
+        on_loss(searched_until_);
     }
 }
 
 // Reduces the window, once for all losses of one round trip.
-void Sender::reduce_window(std::uint64_t number) {
+void Sender::on_loss(std::uint64_t number) {
     if (number < recovery_end_) return;
     recovery_end_ = first_number_ + sent_.size();
     queueing_.on_loss();
     save_window();
-    window_ = std::max(min_window * max_bytes_,
-                       static_cast<std::size_t>(static_cast<double>(window_) * reduction));
+    reduce_window(reduction * static_cast<double>(window_));
+}
+
+// Limits the window once in a round trip if its datagrams waited too long. Where queues overflow,
+// other programs may fill them: a sender that heeds delay alone would starve.
+void Sender::limit_delay(std::uint64_t largest) {
+    if (largest < round_end_) return;
+    round_end_ = first_number_ + sent_.size();
+    const Nanoseconds mean = queueing_.take_mean();
+    if (mean <= max_queueing || queueing_.has_overflowed()) return;
+    double limit = static_cast<double>(share_);
+    // The link of the other host may be slower than that of this one.
+    if (mean > 2 * max_queueing) limit = std::min(limit, reduction * static_cast<double>(window_));
+    if (static_cast<double>(window_) <= limit) return;
+    reduce_window(limit);
+    save_window();  // no late datagram restores a longer queue
+}
+
+void Sender::reduce_window(double bytes) {
+    window_ = std::max(min_window * max_bytes_, static_cast<std::size_t>(bytes));
     threshold_ = window_;
 }
 
@@ -380,10 +373,11 @@ void Receiver::store_out_of_order(std::uint64_t offset, const std::byte* data, s
     entry.assign(data + skip, data + bytes);
 }
 
-Acknowledgement Receiver::acknowledge() {
+Acknowledgement Receiver::acknowledge(Nanoseconds clock) {
     Acknowledgement acknowledgement;
     acknowledgement.granted = consumed_ + window_;
     acknowledgement.arrival = arrival_;
+    acknowledgement.answered = clock;
     const std::size_t older = numbers_.count() - std::min(numbers_.count(), max_reported);
     acknowledgement.ranges.assign(
         std::next(numbers_.ranges().begin(), static_cast<std::ptrdiff_t>(older)),

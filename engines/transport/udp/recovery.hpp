@@ -8,6 +8,10 @@
 // paced at the window over the round trip, since a short queue cannot hold bursts. The window stops
 // growing if the delay shows that a queue is nearly as full as when it last overflowed. The
 // receiver grants bytes of the stream: a program that does not consume them blocks the sender.
+//
+// On a lossless network no queue overflows, and heartbeats wait in the same queues. So the window
+// is also reduced if datagrams wait too long: to the peer's share of what all peers of this rank
+// receive in a limited time. Then all of them may send to one host at once.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +23,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "transport/udp/queueing.hpp"
 #include "transport/udp/ranges.hpp"
 
 namespace assay::udp {
@@ -29,27 +34,10 @@ inline constexpr std::size_t max_reported = 6;  // of one acknowledgement, the l
 struct Acknowledgement {
     std::uint64_t granted = 0;  // the sender may send the bytes of the stream before this one
     std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // [begin, end), ascending
-    // When the highest number arrived, by a clock of the receiver; 0: not known.
-    Nanoseconds arrival = 0;
-};
-
-// The time that datagrams spend in queues: how much longer they take than the fastest one. The
-// clocks of both sides may differ; only the change of their difference counts (LEDBAT, RFC 6817).
-class QueueingDelay {
-public:
-    void on_arrival(Nanoseconds sent, Nanoseconds arrived, Nanoseconds time);
-    // A datagram was lost: the queues are full now.
-    void on_loss();
-    bool has_overflowed() const;
-    // The delay as a share of the delay when the queues last overflowed, from 0 to 1. It is 0 if
-    // the latter is unknown, or too short to be distinguished from other delays.
-    double fullness() const;
-    Nanoseconds latest() const { return latest_; }
-
-private:
-    Nanoseconds fastest_ = 0, previous_fastest_ = 0;  // of this interval and of the one before
-    Nanoseconds interval_begin_ = 0, latest_ = 0, overflow_ = 0;
-    bool any_ = false;
+    // When the highest number arrived, and when this left, by a clock of the receiver; 0: not
+    // known.
+    Nanoseconds arrival = 0, answered = 0;
+    Nanoseconds received = 0;  // when this arrived, by the clock of the sender
 };
 
 class Sender {
@@ -76,6 +64,7 @@ public:
     // All bytes before this one have arrived.
     std::uint64_t arrived() const;
     void set_max_bytes(std::size_t bytes) { max_bytes_ = bytes; }
+    void set_share(std::size_t bytes) { share_ = bytes; }
     // The time at which next() may return a datagram that the pace holds back now; 0: none is held.
     Nanoseconds departure() const { return departure_; }
     // Bytes of one batch: more would fill a short queue of the host.
@@ -108,7 +97,9 @@ private:
     void find_lost(Nanoseconds time);
     void remove_arrived();
     void update_rtt(Nanoseconds round_trip);
-    void reduce_window(std::uint64_t number);
+    void on_loss(std::uint64_t number);
+    void limit_delay(std::uint64_t largest);
+    void reduce_window(double bytes);
     void save_window();
     void restore_window();
     void grow_window(std::size_t acknowledged);
@@ -122,11 +113,12 @@ private:
     std::deque<Piece> lost_;
     Ranges arrived_;
     std::size_t in_flight_ = 0, datagrams_in_flight_ = 0;  // bytes, datagrams
-    std::size_t window_, threshold_, saved_window_ = 0, saved_threshold_ = 0;
+    std::size_t share_, window_, threshold_, saved_window_ = 0, saved_threshold_ = 0;
     std::uint64_t searched_until_ = 0;  // number up to which lost datagrams are marked
     std::uint64_t largest_arrived_ = 0;
     std::uint64_t reorder_threshold_ = 3,
                   recovery_end_ = 0;  // RFC 9002: kPacketThreshold; end of a recovery
+    std::uint64_t round_end_ = 0;     // the number whose arrival ends a round trip
     Nanoseconds smoothed_rtt_ = 0, latest_rtt_ = 0, min_rtt_ = 0, timer_start_ = 0;
     int backoff_ = 0, probes_left_ = 0;
     bool probe_pending_ = false;
@@ -171,7 +163,8 @@ public:
     bool refused() const { return refused_; }
     std::uint64_t consumed() const { return consumed_; }
     std::size_t held() const { return out_of_order_bytes_; }
-    Acknowledgement acknowledge();
+    // `clock`: the time by the clock of set_arrival(); 0: not known.
+    Acknowledgement acknowledge(Nanoseconds clock = 0);
     // Makes the last acknowledgement due again, which could not be sent.
     void repeat_acknowledgement() { acknowledgement_due_ = acknowledgement_urgent_ = true; }
     // Notes when a number arrived; the next acknowledgement contains that of the highest number.

@@ -67,7 +67,8 @@ private:
     const int epoll_;
     int first_ = 0;               // the peer that is served first
     Nanoseconds full_until_ = 0;  // the host's queue had no room; no datagrams before this time
-    udp::Sender::Counts sent_;    // of peers that are gone
+    udp::FairShare share_;
+    udp::Sender::Counts sent_;  // of peers that are gone
     udp::Traffic traffic_;
 };
 
@@ -140,18 +141,24 @@ void Udp::progress() {
     // Another peer comes first each time, since the first one has the most room in the host's
     // queue.
     first_ = (first_ + 1) % size();
+    std::uint64_t delivered = 0;
+    std::size_t peers = 0;
     for (int i = 0; i < size(); ++i) {
         const int peer = (first_ + i) % size();
         PeerState& p = state(peer);
         if (!p.channel || !p.channel->has_begun()) continue;
         if (std::exchange(p.resume_pending, false)) receive(peer, time);
         if (!p.channel) continue;
+        p.channel->set_share(share_.bytes());
+        delivered += p.channel->sender().arrived();
+        ++peers;
         const bool is_full = time < full_until_;
         if (!p.channel->send(outbox(peer), time, is_full)) full_until_ = time + full_queue_delay;
         outbox(peer).commit(p.channel->sender().sent_until());
         outbox(peer).release(p.channel->sender().arrived(),
                              [this](Ticket ticket) { tickets().complete(ticket, true); });
     }
+    share_.record(delivered, peers, time);
 }
 
 Nanoseconds Udp::allowed_idle_wait() {

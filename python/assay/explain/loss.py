@@ -5,7 +5,7 @@ kernels count retransmissions for each receiver. ``loss_fit`` finds the few side
 Under the load of a sweep every switch drops segments: that is TCP's congestion control and not a fault. There a host
 must exceed its peers by more, and only hosts of the same role are compared. Nor is a host at fault for what may be
 lost on a slow path between groups of hosts, whose queue all of its senders fill; nor for what it loses in the sweep
-alone, if it loses none of it one way.
+alone, if it loses less than a fifth of that one way.
 """
 
 from __future__ import annotations

@@ -306,43 +306,6 @@ TEST_CASE("datagrams that the host's full queue refuses are sent later and do no
     CHECK(sender.window() >= window);
 }
 
-TEST_CASE("the delay in queues is known whatever the clocks of both sides say") {
-    for (const Nanoseconds offset :
-         std::initializer_list<Nanoseconds>{-5'000'000'000'000, 0, 1'700'000'000'000'000'000}) {
-        CAPTURE(offset);
-        QueueingDelay delay;
-        Nanoseconds time = 0;
-        const auto arrive = [&](Nanoseconds queued) {
-            time += 1'000'000;
-            delay.on_arrival(time, time + 100'000 + queued + offset, time);
-        };
-        arrive(0);
-        CHECK(delay.latest() == 0);
-        CHECK(delay.fullness() == 0);
-        arrive(8'000'000);
-        CHECK(delay.latest() == 8'000'000);
-        CHECK(delay.fullness() == 0);  // it has never overflowed
-        delay.on_loss();
-        arrive(4'000'000);
-        CHECK(delay.fullness() == doctest::Approx(0.5));
-        arrive(9'000'000);
-        CHECK(delay.fullness() == 1);
-    }
-    // A loss without a queue says nothing about one.
-    QueueingDelay lossy;
-    lossy.on_arrival(0, 100'000, 0);
-    lossy.on_arrival(1'000'000, 1'200'000, 1'000'000);
-    lossy.on_loss();
-    CHECK(lossy.fullness() == 0);
-}
-
-TEST_CASE("where a clock or a route changes, the fastest datagram is one of the last seconds") {
-    QueueingDelay delay;
-    for (Nanoseconds time = 0; time < 60'000'000'000; time += 100'000'000)
-        delay.on_arrival(time, time + (time < 20'000'000'000 ? 100'000 : 5'000'000), time);
-    CHECK(delay.latest() == 0);
-}
-
 namespace {
 
 // Hosts that all send to each other through planted links: a queue before each host's link to the
@@ -357,6 +320,7 @@ struct Plant {
 
 struct Share {
     double payload, lost;  // of what the links could carry, of the datagrams
+    double longest_wait;   // in a queue, in seconds, while measured
 };
 
 class ShapedNetwork {
@@ -375,6 +339,7 @@ public:
     Share run(Nanoseconds warm_up, Nanoseconds measured) {
         advance_to(warm_up);
         const std::uint64_t consumed = total_consumed();
+        longest_queue_ = 0;
         advance_to(warm_up + measured);
         std::uint64_t sent = 0, lost = 0;
         for (const Host& host : hosts_)
@@ -384,13 +349,15 @@ public:
             }
         const double carried = static_cast<double>(total_consumed() - consumed) / seconds(measured);
         return {carried / plant_.rate / plant_.hosts * (max_bytes + headers) / max_bytes,
-                static_cast<double>(lost) / static_cast<double>(sent)};
+                static_cast<double>(lost) / static_cast<double>(sent),
+                static_cast<double>(longest_queue_) / plant_.rate};
     }
 
 private:
     // Of Ethernet at an MTU of 1500, as a lab's shaper counts them.
     static constexpr std::size_t max_bytes = 1440, headers = 74, acknowledgement_bytes = 98;
     static constexpr std::uint64_t endless = 1ULL << 40;
+    static constexpr Nanoseconds clock_offset = 123'456'789;  // of every host
     struct Packet {
         int from, to;
         std::size_t bytes;
@@ -411,6 +378,7 @@ private:
         std::vector<Packet> arrived;
         Nanoseconds called_at = 0;
         int first = 0;
+        FairShare share;
     };
     Nanoseconds pause() {
         return 20'000 + std::uniform_int_distribution<Nanoseconds>(0, 2 * plant_.paused)(random_);
@@ -420,6 +388,7 @@ private:
         if (link.queued + packet.bytes > plant_.queue) return false;
         if (link.packets.empty()) link.free_at = std::max(time_, link.free_at) + duration(packet);
         link.queued += packet.bytes;
+        longest_queue_ = std::max(longest_queue_, link.queued);
         link.packets.push_back(std::move(packet));
         return true;
     }
@@ -445,7 +414,7 @@ private:
                 });
             for (Host& to : hosts_)
                 move(to.down, [&](Packet packet) {
-                    packet.arrived = time_ + 123'456'789;  // by the clock of the host
+                    packet.arrived = time_ + clock_offset;
                     to.arrived.push_back(std::move(packet));
                 });
             for (int number = 0; number < plant_.hosts; ++number)
@@ -455,9 +424,10 @@ private:
     void call(int number) {
         Host& h = host(number);
         h.called_at = time_ + pause();
-        for (const Packet& packet : h.arrived) {
+        for (Packet& packet : h.arrived) {
             const auto from = static_cast<std::size_t>(packet.from);
             if (!packet.datagram) {
+                packet.acknowledgement.received = packet.arrived - clock_offset;
                 h.senders[from].acknowledge(packet.acknowledgement, time_);
                 continue;
             }
@@ -469,10 +439,16 @@ private:
         }
         h.arrived.clear();
         h.first = (h.first + 1) % plant_.hosts;
+        std::uint64_t delivered = 0;
         for (int i = 0; i < plant_.hosts; ++i) {
             const int peer = (h.first + i) % plant_.hosts;
-            if (peer != number) send(number, peer);
+            if (peer == number) continue;
+            Sender& sender = h.senders[static_cast<std::size_t>(peer)];
+            sender.set_share(h.share.bytes());
+            delivered += sender.arrived();
+            send(number, peer);
         }
+        h.share.record(delivered, h.senders.size() - 1, time_);
     }
     void send(int number, int peer) {
         Host& h = host(number);
@@ -484,7 +460,8 @@ private:
         else if (due == 0) due = time_ + sender.round_trip() / 3;
         if (due != 0 && (receiver.acknowledgement_urgent() || time_ >= due)) {
             due = 0;
-            if (!queue(h.up, {number, peer, acknowledgement_bytes, {}, receiver.acknowledge()}))
+            const Acknowledgement answer = receiver.acknowledge(time_ + clock_offset);
+            if (!queue(h.up, {number, peer, acknowledgement_bytes, {}, answer}))
                 receiver.repeat_acknowledgement();
         }
         sender.expire(time_, endless);
@@ -504,6 +481,7 @@ private:
     const Plant plant_;
     std::mt19937 random_;
     std::vector<Host> hosts_;
+    std::size_t longest_queue_ = 0;
     Nanoseconds time_ = 1'000'000;
 };
 
@@ -521,5 +499,19 @@ TEST_CASE("hosts that all send to each other fill planted links with short queue
             CHECK(share.payload > 0.95);
             CHECK(share.payload <= 1.0);
             CHECK(share.lost < 0.02);
+        }
+}
+
+TEST_CASE("where no queue ever overflows, datagrams do not wait longer than heartbeats may") {
+    // A host is silent after 150 ms. Whatever is sent first in 30 s waits as little as the last.
+    for (const int hosts : {2, 8})
+        for (const Nanoseconds paused : {50'000, 1'000'000}) {
+            CAPTURE(hosts);
+            CAPTURE(paused);
+            const Share share = ShapedNetwork({hosts, 7.5e6, 64 << 20, paused}, 7)
+                                    .run(1'000'000'000, 30'000'000'000);
+            CHECK(share.payload > 0.95);
+            CHECK(share.lost < 1e-4);  // some are taken for lost while the first queues fill
+            CHECK(share.longest_wait < 0.1);
         }
 }
